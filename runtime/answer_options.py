@@ -10,6 +10,7 @@ from runtime.binding.c_arguments import (
     Constraint,
     JsonSchema,
     check,
+    check_text,
     check_whole,
     constraint,
     utf8_of,
@@ -176,6 +177,19 @@ def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
+def read_stops(stop: str | Sequence[str] | None) -> list[str]:
+    """Returns the texts of the option `stop`.
+
+    Raises:
+        RunnerError: one is not a string, or empty.
+    """
+    stops: Any = stop if isinstance(stop, list | tuple) else [] if stop is None else [stop]
+    texts = [check_text("a text of stop", text) for text in stops]
+    if "" in texts:
+        raise RunnerError("a text of stop is empty: give at least one character")
+    return texts
+
+
 def _settings(given: AnswerOptions, numbers: dict[str, float]) -> Settings:
     bias = given.get("logit_bias") or {}
     if not isinstance(bias, Mapping):
@@ -183,9 +197,5 @@ def _settings(given: AnswerOptions, numbers: dict[str, float]) -> Settings:
     for token, value in bias.items():
         check_whole("a token of logit_bias", token, 0, MAX_COUNT)
         check(f"logit_bias of token {token}", value, -100, 100)
-    stop = given.get("stop")
-    stops: Any = stop if isinstance(stop, list | tuple) else [] if stop is None else [stop]
-    texts = [utf8_of("a text of stop", text) for text in stops]
-    if b"" in texts:
-        raise RunnerError("a text of stop is empty: give at least one character")
+    texts = [utf8_of("a text of stop", text) for text in read_stops(given.get("stop"))]
     return Settings(numbers, dict(bias), texts, given.get("logprobs"))

@@ -1,12 +1,13 @@
 """A conversation with a model; a Runner stores its messages together with the cache."""
 
 import ctypes
-from collections.abc import Generator
-from typing import Unpack
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any, Unpack
 
 from runtime.answer_options import AnswerOptions, read_options
-from runtime.binding.c_arguments import utf8_of
-from runtime.binding.library import library
+from runtime.binding.c_arguments import text_of, utf8_of
+from runtime.binding.library import ERROR_SIZE, library
 from runtime.errors import RunnerError
 from runtime.runner import Runner
 
@@ -17,13 +18,17 @@ class Chat:
     """A conversation with a model that has a chat template.
 
     A turn is a message and its answer. When the context is full, the oldest turns are dropped,
-    never the system prompt. The messages belong to the Runner: save(), restore() and fork() include
-    them, generate() does not change them, and a second Chat of the same Runner continues the same
-    conversation.
+    never the system prompt. Each Chat of a Runner is a conversation of its own; generate() changes
+    none. Its Runner's save() and fork() include the messages of the Chat that was used last, and
+    restore() replaces them.
+
+    The answers are content alone: reasoning that the model sets off by special tokens is neither
+    yielded nor kept, unless `special_text` is asked for.
 
     Args:
-        runner: the model; other use in between may remove the conversation from its cache.
-        system: the system prompt; empty: the previous one, if any.
+        runner: the model; other use in between may remove the conversation from its cache. The Chat
+            begins with the messages that it was last restored or forked with, else without any.
+        system: the system prompt; empty: that of these messages, if any.
 
     Attributes:
         dropped_turns: the number of turns that the last message dropped.
@@ -37,10 +42,13 @@ class Chat:
         self._runner = runner
         self._dropped_turns = ctypes.c_int64()
         data = utf8_of("the system prompt", system)
-        try:
-            runner._call(library().thimble_chat_start, data, len(data))
-        except RunnerError as error:
-            raise RunnerError(str(error).replace(_OF_PROGRAM, "use generate()")) from None
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        with runner._holding() as handle:
+            begin = library().thimble_chat_begin
+            self._number: int = begin(handle, data, len(data), error, ERROR_SIZE)
+        if self._number < 0:
+            raise RunnerError(text_of(error).replace(_OF_PROGRAM, "use generate()"))
+        weakref.finalize(self, runner._forget_chat, self._number)
 
     def say(
         self,
@@ -58,7 +66,7 @@ class Chat:
         answer = read_options(max_new_tokens, options)
         self._dropped_turns.value = 0
         dropped_turns = ctypes.byref(self._dropped_turns)
-        say = library().thimble_chat_say
+        say = self._chosen(library().thimble_chat_say)
         return self._runner._stream(say, message, answer, dropped_turns)
 
     def reset(self) -> None:
@@ -67,7 +75,7 @@ class Chat:
         Raises:
             RunnerError: the runner is closed or busy.
         """
-        self._runner._call(library().thimble_chat_reset)
+        self._runner._call(self._chosen(library().thimble_chat_reset))
 
     @property
     def turns(self) -> int:
@@ -76,8 +84,24 @@ class Chat:
         Raises:
             RunnerError: the runner is closed or busy.
         """
-        with self._runner._holding() as handle:
-            return library().thimble_chat_turns(handle)
+        count = ctypes.c_int64()
+
+        def read(handle: int, *_: object) -> int:
+            count.value = library().thimble_chat_turns(handle)
+            return 0
+
+        self._runner._call(self._chosen(read))
+        return count.value
+
+    def _chosen(self, function: Callable[..., int]) -> Callable[..., int]:
+        """A function of the library for this conversation."""
+        choose, number = library().thimble_chat_choose, self._number
+
+        def call(handle: int, *arguments: Any) -> int:
+            *_, error, size = arguments
+            return choose(handle, number, error, size) or function(handle, *arguments)
+
+        return call
 
     @property
     def dropped_turns(self) -> int:

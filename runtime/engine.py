@@ -57,6 +57,8 @@ class Engine:
         *,
         adapter: str | None = None,
         on_event: Callable[[], None] | None = None,
+        special_apart: bool = False,
+        wanted: Callable[[str], bool] | None = None,
         **options: Unpack[AnswerOptions],
     ) -> Generation:
         """Accepts a request: a prompt, or its tokens with BOS.
@@ -67,26 +69,32 @@ class Engine:
                 Requests with different adapters take turns.
             on_event: is called in the engine's thread whenever there is new text, and when the
                 request has ended; Generation.poll() then gives the text. It must return soon.
+            special_apart: special tokens are pieces of their own, of the type Special, in place of
+                `special_text`; no text of `stop` has one in it.
+            wanted: is called in the engine's thread with each piece; False ends the answer there,
+                as a text of `stop` does. It must return soon.
 
         Raises:
             RunnerError: an option is unknown or out of range, there is no such adapter, the prompt
                 does not fit the context, the queue is full, or the engine is closed.
         """
         answer = read_options(max_new_tokens, options)
-        if on_event is not None and not callable(on_event):
-            raise RunnerError(f"on_event is {on_event!r}, but must be a function")
-        wanted = answer.constraint
+        for name, function in (("on_event", on_event), ("wanted", wanted)):
+            if function is not None and not callable(function):
+                raise RunnerError(f"{name} is {function!r}, but must be a function")
+        constraint = answer.constraint
         ids = token_ids(self._tokens(prompt))
-        generation = Generation(self._work.cancel, self._work.forget, on_event)
+        generation = Generation(self._work.cancel, self._work.forget, on_event, wanted)
         request = Request(
             ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
             len(ids),
             answer.options,
-            wanted.kind,
-            wanted.text,
-            len(wanted.text),
+            constraint.kind,
+            constraint.text,
+            len(constraint.text),
         )
-        with answer.settings.open(generation._on_token) as settings:
+        on_special = generation._on_special if special_apart else None
+        with answer.settings.open(generation._on_token, on_special) as settings:
             self._work.submit(generation, request, settings, adapter)
         return generation
 

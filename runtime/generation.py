@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from runtime.binding.answer_stream import Pieces
+from runtime.binding.answer_stream import Pieces, Special, piece_of
 from runtime.binding.library import EndCallback, TextCallback
 from runtime.binding.logprobs import TokenLogprob, collector
 from runtime.errors import RunnerError
@@ -24,15 +24,22 @@ class Generation:
         cancel: Callable[[int], None],
         forget: Callable[["Generation"], None],
         on_event: Callable[[], None] | None,
+        wanted: Callable[[str], bool] | None,
     ) -> None:
         self.stats: dict[str, Any] | None = None
         self.logprobs: list[TokenLogprob] = []
         self._cancel, self._forget, self._on_event = cancel, forget, on_event
+        self._wanted = wanted
+        self._stopped = False
         self._broken: Exception | None = None
         self._pieces = Pieces()
+        self._text: list[str] = []  # all pieces so far
         self._id = 0
         # The library calls them until the request has ended.
-        self._on_text = TextCallback(self._take)
+        self._on_text = TextCallback(lambda text, size, _: self._take(piece_of(text, size)))
+        self._on_special = TextCallback(
+            lambda text, size, _: self._take(Special(piece_of(text, size)))
+        )
         self._on_token = collector(self.logprobs)
         self._on_end = EndCallback(self._end)
 
@@ -41,13 +48,16 @@ class Generation:
 
         Raises:
             RunnerError: the model failed.
-            Exception: what `on_event` raised, at the end; it was not called again after that.
+            Exception: what `on_event` or `wanted` raised, at the end; it was not called again
+                after that.
         """
         return iter(self._pieces)
 
     def text(self) -> str:
-        """Waits for the end; returns the text that was not taken yet, all of it if none was."""
-        return "".join(self)
+        """Waits for the end; returns the whole text, also what was taken before."""
+        for _ in self:
+            pass
+        return "".join(self._text)
 
     def poll(self) -> tuple[str, bool]:
         """Returns the text that was not taken yet, without waiting, and whether it has ended.
@@ -55,19 +65,32 @@ class Generation:
         Raises:
             RunnerError: the model failed.
         """
+        pieces, ended = self.poll_pieces()
+        return "".join(pieces), ended
+
+    def poll_pieces(self) -> tuple[list[str], bool]:
+        """The same in pieces, of which special tokens are their own if the request wants that."""
         return self._pieces.poll()
 
     def cancel(self) -> None:
         """Ends it as interrupted; the text so far stays."""
         self._cancel(self._id)
 
-    def _take(self, text: Any, size: int, _context: Any) -> int:
-        self._pieces.put(text, size)
+    def _take(self, piece: str) -> int:
+        self._text.append(piece)
+        self._pieces.put(piece)
         self._report()
-        return 1
+        if self._wanted is not None:
+            try:
+                self._stopped = not self._wanted(piece)
+            except Exception as error:  # in a thread whose errors nobody would see
+                self._wanted, self._broken = None, error
+        return int(not self._stopped)
 
     def _end(self, error: bytes | None, stats: bytes, _context: Any) -> None:
         self.stats = json.loads(stats)
+        if self._stopped and self.stats["stop_reason"] == "interrupted":
+            self.stats["stop_reason"] = "stop"
         self._forget(self)
         failed = None if error is None else RunnerError(error.decode("utf-8", "replace"))
         self._pieces.end(self._broken or failed)

@@ -13,12 +13,13 @@ from runtime.binding.c_arguments import (
     MAX_COUNT,
     check_whole,
     encoded,
+    piece_array,
     read_tokens,
     text_of,
     token_ids,
     utf8_of,
 )
-from runtime.binding.library import ERROR_SIZE, LoadOptions, Piece, RecordingCounts, library
+from runtime.binding.library import ERROR_SIZE, LoadOptions, RecordingCounts, library
 from runtime.binding.logprobs import TokenLogprob, collector
 from runtime.binding.runner_handle import RunnerHandle
 from runtime.errors import RunnerError
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 MAX_THREADS = 256
 MAX_RECORDING_BYTES = 1 << 30  # a flatbuffer ends at 2 GB
 KV_CACHES = ("default", "float16", "float32", "int8")
+
+
+_CLOSED = b"this Runner is closed, and was before its answer had ended: the text is not all of it"
+
+
+def _was_interrupted(handle: int) -> bool:
+    return json.loads(library().thimble_stats(handle))["stop_reason"] == "interrupted"
 
 
 class Runner(RunnerHandle):
@@ -106,7 +114,8 @@ class Runner(RunnerHandle):
         Raises:
             RunnerError: an option is unknown or out of range; while iterating: the constraint is
                 not valid or not supported, a token of logit_bias is not in the vocabulary, the
-                prompt does not fit the context, the model fails, or the runner is closed or busy.
+                prompt does not fit the context, the model fails, or the runner is busy or closed,
+                also if it is closed before the answer has ended.
         """
         answer = read_options(max_new_tokens, options)
         return self._stream(library().thimble_generate, prompt, answer)
@@ -133,12 +142,15 @@ class Runner(RunnerHandle):
                 raise
 
             def call(on_text: Any, error: "ctypes.Array[ctypes.c_char]") -> int:
-                return library().thimble_constrain(
+                failed = library().thimble_constrain(
                     handle, wanted.kind, wanted.text, len(wanted.text), error, ERROR_SIZE
                 ) or function(
                     *(handle, prompt, len(prompt), ctypes.byref(answer.options), on_text, None),
                     *(*results, error, ERROR_SIZE),
                 )
+                if not failed and self._closing and _was_interrupted(handle):
+                    error.value, failed = _CLOSED, 1
+                return failed
 
             yield from stream(call, lambda: not self._closing, self._interrupt, self._using.release)
         finally:
@@ -206,11 +218,12 @@ class Runner(RunnerHandle):
         Args:
             pieces: texts, each with whether it may contain special tokens; in the others they are
                 plain text.
+
+        Raises:
+            RunnerError: a piece is not such a pair, or the runner is closed.
         """
-        texts = [(utf8_of("a piece", text), literal) for text, literal in pieces]
-        size = sum(len(text) for text, _ in texts)
-        parts = [Piece(text, len(text), literal) for text, literal in texts]
-        array = (Piece * len(parts))(*parts)
+        array = piece_array(pieces)
+        size = sum(piece.size for piece in array)
         with self._control:
             handle = self._open()
 

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Unpack
 
-from runtime.answer_options import AnswerOptions
+from runtime.answer_options import AnswerOptions, read_stops
 from runtime.chat_format.calls import Event, Text, ToolCall
-from runtime.chat_format.conversation import Prompt, ToolChoice, prepare
+from runtime.chat_format.conversation import ToolChoice, prepare
+from runtime.chat_format.reader import Reader
+from runtime.chat_format.stop_reader import StopReader
 from runtime.chat_format.template import ChatTemplate
 from runtime.engine import Engine
 from runtime.errors import RunnerError
@@ -21,10 +24,10 @@ class Reply:
         events: those that came so far.
     """
 
-    def __init__(self, generation: Generation, prompt: Prompt) -> None:
+    def __init__(self, generation: Generation, reader: Reader) -> None:
         self.generation = generation
         self.events: list[Event] = []
-        self._reader = prompt.reader
+        self._reader = reader
 
     def __iter__(self) -> Iterator[Event]:
         """Iterates over what was not read yet.
@@ -32,8 +35,8 @@ class Reply:
         Raises:
             RunnerError: the model failed.
         """
-        for text in self.generation:
-            yield from self._keep(self._reader.push(text))
+        for piece in self.generation:
+            yield from self._keep(self._reader.push(piece))
         yield from self._keep(self._reader.finish())
 
     @property
@@ -71,10 +74,11 @@ def ask(
 
     Args:
         messages, tools: in OpenAI's form.
-        tool_choice: `auto`, `none`, `required`, or the name of the function that must be called.
+        tool_choice: `auto`, `none`, `required`, or the name of the function that must be called,
+            exactly once.
         variables: what else the template knows, such as `enable_thinking`.
         options: see AnswerOptions; of the constraints json_schema alone, which the answer matches
-            where it calls nothing.
+            where it calls nothing. The texts of `stop` are looked for in the answer's text alone.
 
     Raises:
         RunnerError: the model has no chat template or refuses the messages, an option is not valid,
@@ -94,6 +98,15 @@ def ask(
     prompt = prepare(template, messages, tools, choice, parallel, json_schema, variables)
     if prompt.grammar is not None:
         options["grammar"] = prompt.grammar
-    options["special_text"] = True
+    reader, wanted = prompt.reader, None
+    if stops := read_stops(options.pop("stop", None)):
+        reader = StopReader(reader, stops)
+        wanted = deepcopy(reader).wants
     tokens = engine.runner.encode_pieces(prompt.pieces)
-    return Reply(engine.submit(tokens, max_new_tokens, **options), prompt)
+    try:
+        generation = engine.submit(
+            tokens, max_new_tokens, special_apart=True, wanted=wanted, **options
+        )
+    except RunnerError as error:
+        raise RunnerError(prompt.explained(str(error), "json_schema")) from None
+    return Reply(generation, reader)

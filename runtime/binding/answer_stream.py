@@ -11,6 +11,10 @@ from runtime.binding.library import ERROR_SIZE, TextCallback
 from runtime.errors import RunnerError
 
 
+class Special(str):
+    """A special token in an answer, by its text."""
+
+
 class Pieces:
     """Text that one thread puts in, piece by piece, and another takes out."""
 
@@ -18,9 +22,9 @@ class Pieces:
         # The last item, None or an error, stays in it: who comes later ends there too.
         self._pieces: queue.SimpleQueue[str | Exception | None] = queue.SimpleQueue()
 
-    def put(self, text: Any, size: int) -> None:
-        """Adds what the library gives to a callback for text."""
-        self._pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
+    def put(self, piece: str) -> None:
+        """Adds a piece."""
+        self._pieces.put(piece)
 
     def end(self, error: Exception | None) -> None:
         """Ends the text; an error is raised there."""
@@ -33,19 +37,26 @@ class Pieces:
         if piece is not None:
             raise piece
 
-    def poll(self) -> tuple[str, bool]:
+    def poll(self) -> tuple[list[str], bool]:
         """Takes what is there without waiting; returns it, and whether the text has ended."""
-        text = ""
+        taken: list[str] = []
         while not self._pieces.empty():
             piece = self._pieces.get()
             if isinstance(piece, str):
-                text += piece
+                taken.append(piece)
                 continue
             self._pieces.put(piece)
-            if piece is not None:
-                raise piece
-            return text, True
-        return text, False
+            if piece is None:
+                return taken, True
+            if taken:  # before an error, it is not lost
+                break
+            raise piece
+        return taken, False
+
+
+def piece_of(text: Any, size: int) -> str:
+    """What the library gives to a callback for text."""
+    return ctypes.string_at(text, size).decode("utf-8", "replace")
 
 
 # Receives the callback for text and the buffer for an error; 0 on success.
@@ -70,7 +81,7 @@ def stream(
     stop = threading.Event()
 
     def take(text: Any, size: int, _context: Any) -> int:
-        pieces.put(text, size)
+        pieces.put(piece_of(text, size))
         # Python waits for this thread when it exits: an answer that nobody reads must end.
         return int(threading.main_thread().is_alive() and not stop.is_set() and wanted())
 

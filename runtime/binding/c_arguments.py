@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from runtime.binding.library import Piece
 from runtime.errors import RunnerError
 
 if TYPE_CHECKING:
@@ -78,6 +79,30 @@ def token_ids(tokens: Sequence[int]) -> "NDArray[np.int32]":
     if ids.size and not -(2**31) <= int(ids.min()) <= int(ids.max()) < 2**31:
         raise RunnerError("a token is not in the vocabulary: its number is too large")
     return ids.astype(np.int32)
+
+
+def piece_array(pieces: Sequence[tuple[str, bool]]) -> "ctypes.Array[Piece]":
+    """Returns texts, each with whether it may contain special tokens, as the library takes them.
+
+    Raises:
+        RunnerError: they are something else.
+    """
+    if not isinstance(pieces, list | tuple):
+        raise RunnerError(
+            f"pieces are {pieces!r}, but must be a list of pairs: a string and a bool"
+        )
+    found = []
+    for piece in pieces:
+        match piece:
+            case (str(text), bool(literal)):
+                data = utf8_of("a piece", text)
+                found.append(Piece(data, len(data), literal))
+            case _:
+                raise RunnerError(
+                    f"a piece is {piece!r}, but must be a string and True or False: whether it may "
+                    "contain special tokens"
+                )
+    return (Piece * len(found))(*found)
 
 
 def read_tokens(

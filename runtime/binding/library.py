@@ -142,6 +142,9 @@ def _declare(lib: ctypes.CDLL) -> None:
             *(number, pointer, text, size, options, TextCallback, pointer),
             *(ctypes.POINTER(wide), text, size),
         ),
+        "chat_begin": (wide, pointer, text, size, text, size),
+        "chat_choose": (number, pointer, wide, text, size),
+        "chat_end": (None, pointer, wide),
         "chat_reset": (number, pointer, text, size),
         "chat_turns": (wide, pointer),
         "stats": (text, pointer),
@@ -167,6 +170,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "settings_new": (pointer,),
         "settings_free": (None, pointer),
         "settings_number": (number, pointer, text, ctypes.c_double, text, size),
+        "settings_special": (None, pointer, TextCallback, pointer),
         "settings_bias": (number, pointer, ctypes.c_int32, ctypes.c_double, text, size),
         "settings_stop": (number, pointer, text, size, text, size),
         "settings_tokens": (

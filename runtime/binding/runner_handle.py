@@ -83,6 +83,15 @@ class RunnerHandle:
         finally:
             self._busy.release()
 
+    def _forget_chat(self, number: int) -> None:
+        """Forgets the conversation of a Chat that is gone, unless the Runner is at work."""
+        if self._busy.acquire(blocking=False):
+            if self._using.acquire(blocking=False):
+                if self._handle is not None:
+                    library().thimble_chat_end(self._handle, number)
+                self._using.release()
+            self._busy.release()
+
     def _acquire(self) -> None:
         self._open()  # a closed Runner reports that even while a fork is busy
         if not self._busy.acquire(blocking=False):

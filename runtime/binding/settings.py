@@ -27,8 +27,14 @@ class Settings:
     logprobs: int | None
 
     @contextmanager
-    def open(self, on_token: Callable[..., None]) -> Iterator[int]:
-        """Provides the library's settings, with a callback for the tokens if they are asked for.
+    def open(
+        self, on_token: Callable[..., None], on_special: Callable[..., int] | None = None
+    ) -> Iterator[int]:
+        """Provides the library's settings.
+
+        Args:
+            on_token: for the tokens, if they are asked for.
+            on_special: for the special tokens; None: they are text, or left out.
 
         Raises:
             RunnerError: the library refuses a value.
@@ -44,6 +50,8 @@ class Settings:
                 _set(lib.thimble_settings_stop, settings, text, len(text))
             if self.logprobs is not None:
                 _set(lib.thimble_settings_tokens, settings, self.logprobs, on_token, None)
+            if on_special is not None:
+                lib.thimble_settings_special(settings, on_special, None)
             yield settings
         finally:
             lib.thimble_settings_free(settings)

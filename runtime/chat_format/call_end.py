@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from runtime.chat_format.calls import ToolCall
+from runtime.chat_format.calls import NoCallError, ToolCall
 
 
 class CallEnd:
@@ -11,7 +11,8 @@ class CallEnd:
 
     Args:
         marks: the texts at which calls end.
-        parse: reads a call without its mark; raises ValueError or TypeError if it is none.
+        parse: reads calls without their mark. Raises NoCallError if the text is whole, but no call;
+            another ValueError, or a TypeError, if it cannot be read.
     """
 
     def __init__(self, marks: Sequence[str], parse: Callable[[str], list[ToolCall]]) -> None:
@@ -20,7 +21,8 @@ class CallEnd:
         self._tried = 0  # the beginning of the text in which marks were looked for
 
     def find(self, text: str) -> tuple[list[ToolCall], str] | None:
-        """The calls and the rest of the text; None: the end has not come.
+        """The calls, none if the text is no call, and the rest of the text; None: the end has not
+        come.
 
         Args:
             text: the same as before, and more; another one once an end was found.
@@ -37,9 +39,12 @@ class CallEnd:
         return None
 
     def read(self, text: str) -> list[ToolCall] | None:
-        """The calls in a text without a mark behind it; None if it is not whole."""
+        """The calls in a text without a mark behind it, none if it is no call; None if it is not
+        whole."""
         try:
             return self._parse(text)
+        except NoCallError:
+            return []
         except (ValueError, TypeError, RecursionError):
             return None
 

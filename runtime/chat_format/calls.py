@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runtime.chat_format.special_tokens import without_special
+
 _LETTERS = string.ascii_letters + string.digits
 
 
@@ -38,6 +40,10 @@ class ToolCall:
 
 
 Event = Text | Reasoning | ToolCall
+
+
+class NoCallError(ValueError):
+    """A text is whole, but it is no call."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +85,26 @@ def make_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
     """Returns a call of a function.
 
     Raises:
-        ValueError: JSON does not have a value of the arguments, such as NaN.
+        NoCallError: JSON does not have a value of the arguments, such as NaN.
     """
-    return ToolCall(name, json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+    try:
+        written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise NoCallError(str(error)) from None
+    return ToolCall(name, without_special(written))
 
 
 def call_of(value: Any, arguments_key: str = "arguments") -> ToolCall:
     """Returns the call that a JSON object describes.
 
     Raises:
-        ValueError: it describes none.
+        NoCallError: it describes none.
     """
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise ValueError("a call has no name")
+        raise NoCallError("a call has no name")
     arguments = value.get(arguments_key, {})
     if not isinstance(arguments, dict):
-        raise ValueError("the arguments of a call are not an object")
+        raise NoCallError("the arguments of a call are not an object")
+    if value.keys() - {"name", arguments_key, "id", "type"}:
+        raise NoCallError("an object has more than a call")
     return make_call(value["name"], arguments)

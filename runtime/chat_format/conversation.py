@@ -1,5 +1,6 @@
 """From a conversation and its functions to what an engine runs, and a reader of the answer."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ _REASONING = {
     "<|channel>thought": ("<|channel>thought", "<channel|>"),
 }
 _BLANK = "[ \\n]*"
+_ANSWER = "the-answer"  # what a grammar calls the schema of an answer without calls
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 ToolChoice = str | Mapping[str, Any]
@@ -34,12 +36,28 @@ class Prompt:
     Attributes:
         pieces: the text, up to where the answer begins.
         grammar: in GBNF, which the answer must match; None: any text.
-        reader: of the answer, whose special tokens must be passed on as text.
+        reader: of the answer, whose special tokens must be pieces of their own.
+        described: of the grammar's rules that are schemas, what each describes.
     """
 
     pieces: list[Piece]
     grammar: str | None
     reader: Reader
+    described: Mapping[str, str]
+
+    def explained(self, reason: str, answer: str) -> str:
+        """Returns why the grammar was refused, in terms of what the client gave.
+
+        Args:
+            answer: the name of the field with the schema of the answer.
+        """
+
+        fields = {
+            rule: answer if of == _ANSWER else f"tools: the parameters of {of}"
+            for rule, of in self.described.items()
+        }
+        reason = re.sub(r"the rule (schema-of-[\w-]+)", lambda m: fields.get(m[1], m[0]), reason)
+        return reason.replace("the grammar, or a JSON schema in it,", " or ".join(fields.values()))
 
 
 def prepare(
@@ -58,7 +76,7 @@ def prepare(
         tools: functions in OpenAI's form. The arguments of a function with `strict`, and of one
             that must be called, match its schema; those of others are any object.
         tool_choice: whether the model may call functions: `auto`, `none`, `required`, or the one
-            that it must call, its name or in OpenAI's form.
+            that it must call, exactly once, its name or in OpenAI's form.
         parallel_tool_calls: it may call several at once, if its format has that.
         json_schema: of the answer, where it calls nothing.
         variables: what else the template knows, such as `enable_thinking`.
@@ -87,21 +105,27 @@ def _prepare(
     prepared = prepare_messages(messages, template.source)
     calls = _call_format(template) if tools else None
     called = _callable(tools, tool_choice)
+    named = tool_choice not in ("auto", "none", "required")
     pieces = template.render(prepared, tools or None, variables)
-    if isinstance(calls or find_format(template.source, template.special_tokens), Harmony):
-        grammar = _Harmony(template).grammar(called, tool_choice, json_schema)
-        return Prompt(pieces, grammar, HarmonyReader())
+    grammar = Grammar(template.special)
+    if isinstance(calls or find_format(template.source, template.special.texts), Harmony):
+        text = _harmony_grammar(grammar, called, tool_choice, json_schema)
+        return Prompt(pieces, text, HarmonyReader(template.special, called), grammar.described)
     reasoning = next((m for mark, m in _REASONING.items() if mark in template.source), None)
-    text = "".join(piece for piece, literal in pieces if literal).rstrip()
-    reasons = reasoning is not None and text.endswith(reasoning[0])
-    reader = MarkedReader(calls, called, reasoning, reasons)
-    several = parallel_tool_calls and calls is not None and calls.parallel
-    writer = _Writer(template, calls, reasoning, reasons)
-    return Prompt(pieces, writer.grammar(called, tool_choice, several, json_schema), reader)
+    prompt = "".join(piece for piece, literal in pieces if literal).rstrip()
+    reasons = reasoning is not None and prompt.endswith(reasoning[0])
+    reasoned = reasoning is not None and prompt.endswith(reasoning[1])
+    several = parallel_tool_calls and calls is not None and calls.parallel and not named
+    writer = _Writer(grammar, calls, reasoning, reasons, reasoned)
+    text = writer.grammar(called, tool_choice, several, json_schema)
+    offered = None if reasoned and text is not None else reasoning
+    has_schema = json_schema is not None
+    reader = MarkedReader(template.special, calls, called, offered, reasons, one_branch=has_schema)
+    return Prompt(pieces, text, reader, grammar.described)
 
 
 def _call_format(template: ChatTemplate) -> CallFormat:
-    found = find_format(template.source, template.special_tokens) if template.takes_tools else None
+    found = find_format(template.source, template.special.texts) if template.takes_tools else None
     if found is None:
         raise RunnerError(
             "the model cannot call functions: its chat template has no tools, or writes calls in a "
@@ -173,15 +197,17 @@ class _Writer:
 
     def __init__(
         self,
-        template: ChatTemplate,
+        grammar: Grammar,
         calls: CallFormat | None,
         reasoning: tuple[str, str] | None,
         reasons: bool,
+        reasoned: bool,
     ) -> None:
-        self._grammar = Grammar(template.special_tokens)
+        self._grammar = grammar
         self._calls = calls
         self._reasoning = reasoning
         self._reasons = reasons
+        self._reasoned = reasoned  # the prompt has ended the reasoning: it does not begin again
 
     def grammar(
         self,
@@ -194,7 +220,7 @@ class _Writer:
         grammar, calls = self._grammar, self._calls
         if json_schema is None and calls is None:
             return None
-        text = None if json_schema is None else grammar.json(json_schema, "the-answer")
+        text = None if json_schema is None else grammar.json(json_schema, _ANSWER)
         if calls is None:
             return self._root(text or "")
         if not called:  # `none`: there is text, and no call in it
@@ -212,13 +238,16 @@ class _Writer:
         assert self._calls is not None
         begin = self._calls.begin
         if not self._calls.begins_answer:
-            return self._grammar.text_until({begin: rest}, may_end=True)
+            again: dict[str, str | None] = {}
+            if self._reasoning is not None and self._reasoned:
+                again[self._reasoning[0]] = None
+            return self._grammar.text_until({begin: rest, **again}, may_end=True)
         text = '"" | [^{ \\n] .*'
         return text if rest is None else f"{text} | {self._grammar.literal(begin)} {rest}"
 
     def _root(self, answer: str) -> str:
         """The grammar of an answer behind reasoning, if there is some."""
-        if self._reasoning is None:
+        if self._reasoning is None or self._reasoned:
             return self._grammar.text(answer)
         begin, end = self._reasoning
         name = self._grammar.rule(answer)
@@ -228,28 +257,22 @@ class _Writer:
         return self._grammar.text(f"{self._grammar.literal(begin)} {reasoned} | {name}")
 
 
-class _Harmony:
-    """Writes the grammar of gpt-oss's answers."""
-
-    def __init__(self, template: ChatTemplate) -> None:
-        self._grammar = Grammar(template.special_tokens)
-
-    def grammar(
-        self,
-        called: Sequence[Tool],
-        choice: ToolChoice,
-        json_schema: Mapping[str, Any] | bool | None,
-    ) -> str | None:
-        grammar = self._grammar
-        if not called and json_schema is None:
-            return None
-        text = ".*" if json_schema is None else grammar.json(json_schema, "the-answer")
-        last = []
-        if called:
-            calls = Harmony().grammar(grammar, called, several=False)
-            last.append(f"{grammar.literal(Harmony.begin)} {calls}")
-        if not called or choice == "auto":
-            last.append(f"{grammar.literal('<|channel|>final<|message|>')} {text}")
-        begin = grammar.literal("<|channel|>analysis<|message|>")
-        end = grammar.literal("<|end|><|start|>assistant")
-        return grammar.text(f"( {begin} .* {end} )? {grammar.one_of(last)}")
+def _harmony_grammar(
+    grammar: Grammar,
+    called: Sequence[Tool],
+    choice: ToolChoice,
+    json_schema: Mapping[str, Any] | bool | None,
+) -> str | None:
+    """The grammar of gpt-oss's answers; None: any text."""
+    if not called and json_schema is None:
+        return None
+    text = ".*" if json_schema is None else grammar.json(json_schema, _ANSWER)
+    last = []
+    if called:
+        calls = Harmony().grammar(grammar, called, several=False)
+        last.append(f"{grammar.literal(Harmony.begin)} {calls}")
+    if not called or choice == "auto":
+        last.append(f"{grammar.literal('<|channel|>final<|message|>')} {text}")
+    begin = grammar.literal("<|channel|>analysis<|message|>")
+    end = grammar.literal("<|end|><|start|>assistant")
+    return grammar.text(f"( {begin} .* {end} )? {grammar.one_of(last)}")

@@ -5,6 +5,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from runtime.chat_format.special_tokens import SpecialTokens
+
 # The white space that models were trained to write in JSON.
 _SPACED = {"item_separator": ", ", "key_separator": ": "}
 
@@ -13,14 +15,16 @@ class Grammar:
     """Rules of a grammar, which expressions refer to by their names.
 
     Args:
-        special_tokens: texts that are one special token each wherever they occur in a literal.
+        special: those that literals have.
+
+    Attributes:
+        described: of the rules that are schemas, what each describes.
     """
 
-    def __init__(self, special_tokens: Collection[str]) -> None:
+    def __init__(self, special: SpecialTokens) -> None:
+        self.described: dict[str, str] = {}
         self._rules: dict[str, str] = {}
-        longest_first = sorted(special_tokens, key=len, reverse=True)
-        self._special = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
-        self._has_special = bool(special_tokens)
+        self._special = special
 
     def text(self, root: str) -> str:
         """Returns the grammar of an expression."""
@@ -39,13 +43,13 @@ class Grammar:
 
     def literal(self, text: str) -> str:
         """A text, in which special tokens are these tokens."""
-        return " ".join(map(_terminal, self._symbols(text))) or '""'
+        return " ".join(map(_terminal, self._special.symbols(text))) or '""'
 
     def json(self, schema: Mapping[str, Any] | bool, of: str) -> str:
         """JSON of a schema, with a space behind each comma and colon.
 
         Args:
-            of: what the schema describes: it names the rule, and so what errors in it speak of.
+            of: what the schema describes: it names the rule.
         """
         if isinstance(schema, Mapping) and "x-guidance" not in schema:
             schema = {**schema, "x-guidance": _SPACED}
@@ -54,6 +58,7 @@ class Grammar:
         while self._rules.get(name, expression) != expression:
             name += "-"  # another place's name differs only in what a rule's may not have
         self.define(name, expression)
+        self.described[name] = of
         return name
 
     def one_of(self, expressions: Collection[str]) -> str:
@@ -69,7 +74,9 @@ class Grammar:
         """
         # The automaton of Aho and Corasick (Efficient string matching, 1975): a state is the
         # longest end of the text that a marker begins with.
-        targets = {tuple(self._symbols(marker)): follows for marker, follows in markers.items()}
+        targets = {
+            tuple(self._special.symbols(marker)): follows for marker, follows in markers.items()
+        }
         prefixes = sorted({marker[:n] for marker in targets for n in range(len(marker))})
         names = {state: f"u{len(self._rules)}_{n}" for n, state in enumerate(prefixes)}
         known = {**names, **targets}
@@ -85,13 +92,6 @@ class Grammar:
             options.append(f"{f'[^{characters}]' if characters else '.'} {names[()]}")
             self.define(name, " | ".join(options))
         return names[()]
-
-    def _symbols(self, text: str) -> list[str]:
-        """The text's characters, and its special tokens whole."""
-        if not self._has_special:
-            return list(text)
-        parts = self._special.split(text)
-        return [s for n, part in enumerate(parts) for s in ([part] if n % 2 else part)]
 
 
 def _ends(state: tuple[str, ...]) -> list[tuple[str, ...]]:

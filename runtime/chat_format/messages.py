@@ -11,8 +11,9 @@ from runtime.errors import RunnerError
 def prepare_messages(messages: Sequence[Mapping[str, Any]], source: str) -> Messages:
     """Returns messages for a template.
 
-    Contents become one string, the arguments of calls objects, and a tool's message gets the name
-    of the call that it answers. A template that does not name the role `developer` gets `system`.
+    Contents become one string, the arguments of calls objects, unless they are none, and a tool's
+    message gets the name of the call that it answers. A template that does not name the role
+    `developer` gets `system`.
 
     Args:
         messages: each with `role`; with `content` (a string, a list of text parts or None),
@@ -83,22 +84,23 @@ def _call(call: Mapping[str, Any], place: str, names: dict[str, str]) -> dict[st
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise RunnerError(f"{place}.tool_calls has a call without the name of a function")
-    arguments = function.get("arguments") or "{}"
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            raise RunnerError(
-                f"{place}.tool_calls: the arguments of {function['name']} are not JSON"
-            ) from None
-    if not isinstance(arguments, Mapping):
-        raise RunnerError(
-            f"{place}.tool_calls: the arguments of {function['name']} are not an object"
-        )
     if isinstance(call.get("id"), str):
         names[call["id"]] = function["name"]
     return {
         "id": call.get("id"),
         "type": "function",
-        "function": {"name": function["name"], "arguments": dict(arguments)},
+        "function": {"name": function["name"], "arguments": _arguments(function.get("arguments"))},
     }
+
+
+def _arguments(given: object) -> object:
+    """An object if they are one; else the text, which the model may have written wrong."""
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return {}
+    try:
+        arguments = json.loads(given) if isinstance(given, str) else given
+    except (ValueError, RecursionError):
+        return given
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)

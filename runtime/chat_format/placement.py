@@ -7,6 +7,7 @@ from typing import Any
 
 from runtime.chat_format.environment import Messages
 from runtime.chat_format.formats.base import CallFormat, CallWriter
+from runtime.chat_format.mends import argument_objects
 from runtime.errors import RunnerError
 
 _TOOLS_OF_A_MESSAGE = re.compile(r"""\bmessage(\.tools\b|\[['"]tools['"]\])""")
@@ -40,5 +41,5 @@ def place_calls(messages: Messages, source: str, calls: CallFormat | None) -> Me
         {**message, "content": message["content"] + calls.write(message["tool_calls"])}
         if "tool_calls" in message
         else message
-        for message in messages
+        for message in argument_objects(messages)
     ]

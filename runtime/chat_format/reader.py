@@ -6,13 +6,17 @@ from typing import Protocol
 from runtime.chat_format.call_end import CallEnd
 from runtime.chat_format.calls import Event, Reasoning, Text, Tool, ToolCall
 from runtime.chat_format.formats.base import CallFormat
+from runtime.chat_format.special_tokens import SpecialTokens, without_special
+
+_SPACE = 64  # characters of white space that the beginning of a call may have
 
 
 class Reader(Protocol):
-    """Takes an answer's text piece by piece."""
+    """Takes an answer piece by piece; it can be copied and pickled."""
 
-    def push(self, text: str) -> list[Event]:
-        """Adds generated text; returns what it certainly is."""
+    def push(self, piece: str) -> list[Event]:
+        """Adds generated text, or a special token, which is a Special; returns what it certainly
+        is."""
 
     def finish(self) -> list[Event]:
         """Ends the answer; returns the rest."""
@@ -36,92 +40,128 @@ def split_at(text: str, markers: Sequence[str]) -> tuple[str, str | None, str]:
 
 
 class MarkedReader:
-    """Reads answers whose parts are set off by marks in the text.
+    """Reads answers whose parts are set off by marks.
 
     Args:
         calls: the format of calls.
-        tools: the functions that may be called; none: no calls are looked for.
+        tools: the functions that may be called; none: no calls are looked for. What calls another
+            is text.
         reasoning: the texts at which reasoning begins and ends; None: there is none.
         reasons: the prompt has begun the reasoning already.
+        one_branch: what does not begin as a call has none: it is all text, such as JSON.
     """
 
     def __init__(
         self,
+        special: SpecialTokens,
         calls: CallFormat | None,
         tools: Sequence[Tool],
         reasoning: tuple[str, str] | None,
         reasons: bool,
+        one_branch: bool,
     ) -> None:
-        self._calls = calls if tools else None
-        self._call_end = CallEnd(
-            [calls.end] if calls is not None else [],
-            lambda text: calls.parse(text, tools) if calls is not None else [],
-        )
-        self._reasoning = reasoning
+        self._special = special
+        self._format = calls if tools else None
+        self._tools = tools
+        self._names = {tool.name for tool in tools}
+        self._begin, end = "", ""
+        self._heads: list[str] = []
+        self._only_first = one_branch
+        if self._format is not None:
+            self._begin = special.written(self._format.begin)
+            end = special.written(self._format.end)
+            heads = self._format.heads(tools)
+            self._heads = [_compact(special.written(head)) for head in heads]
+            self._only_first = one_branch or self._format.begins_answer
+        self._call_end = CallEnd([end], self._parse)
+        self._reasoning = [special.written(mark) for mark in reasoning or ()]
         self._part: type[Event] = Reasoning if reasons else Text
         self._rest = ""  # not yet decided
         self._blank = ""  # white space at the end, which a mark behind it removes
         self._begun = False  # the part has more than white space
 
-    def push(self, text: str) -> list[Event]:
-        self._rest += text
+    def push(self, piece: str) -> list[Event]:
+        self._rest += self._special.read(piece)
         events: list[Event] = []
         while True:
             if self._part is ToolCall:
-                ended = self._call_end.find(self._rest)
-                if ended is None:
+                if not self._read_call(events):
                     return events
-                calls, self._rest = ended
-                events += calls
-                self._enter(Text)
             before, marker, self._rest = split_at(self._rest, self._markers())
             events += self._text(before)
             if marker is None:
                 return events
-            entered = self._entered_by(marker)
-            if entered is ToolCall and self._begun and self._calls_begin_answers():
+            if self._begun and not self._may_follow_text(marker):
                 events += self._text(marker)
-            elif entered is ToolCall:
+            elif marker == self._begin:
                 self._part = ToolCall  # the text goes on behind it, should it be no call
             else:
-                self._enter(entered)
+                self._enter(Reasoning if marker == self._reasoning[0] else Text)
 
     def finish(self) -> list[Event]:
         events: list[Event] = []
         while self._part is ToolCall:
             calls = self._call_end.read(self._rest)
-            cut = self._call_end.cut(self._rest) if calls is None else None
-            if cut is None:  # without its end, it was cut: the answer's length ended it
-                return [*events, *(calls or [])]
-            assert self._calls is not None
-            self._part = Text
-            events += self._text(self._calls.begin + cut[0])
-            self._rest = cut[1]
+            if calls and self._offered(calls):
+                return [*events, *calls]
+            cut = self._call_end.cut(self._rest)
+            if cut is None and calls is None and self._may_be_call():
+                return events  # without its end, it was cut: the answer's length ended it
+            text, self._rest = cut or (self._rest, "")
+            events += self._no_call(text)
             events += self.push("")
         events += self._text(self._rest)
+        self._rest = ""
         if self._blank and self._part is Text:
             events.append(Text(self._blank))
         return events
 
+    def _read_call(self, events: list[Event]) -> bool:
+        """Reads the call that has begun, if it is whole, or is none; returns whether it did."""
+        if self._format is not None and self._format.begins_answer and not self._may_be_call():
+            events += self._no_call("")
+            return True
+        ended = self._call_end.find(self._rest)
+        if ended is None:
+            return False
+        calls, rest = ended
+        text, self._rest = self._rest[: len(self._rest) - len(rest)], rest
+        if self._offered(calls):
+            events += calls
+            self._enter(Text)
+        else:
+            events += self._no_call(text)
+        return True
+
+    def _no_call(self, text: str) -> list[Event]:
+        """The text behind the beginning of a call that is none."""
+        self._part = Text
+        return self._text(self._begin + text)
+
+    def _parse(self, text: str) -> list[ToolCall]:
+        return [] if self._format is None else self._format.parse(text, self._tools, self._special)
+
+    def _offered(self, calls: Sequence[ToolCall]) -> bool:
+        return bool(calls) and all(call.name in self._names for call in calls)
+
+    def _may_be_call(self) -> bool:
+        """Whether what follows the beginning of a call begins as calls of the functions do."""
+        longest = max(map(len, self._heads), default=0)
+        text = _compact(self._rest[: 2 * longest + _SPACE])
+        return any(text.startswith(head) or head.startswith(text) for head in self._heads)
+
     def _markers(self) -> list[str]:
-        calls, reasoning = self._calls, self._reasoning
+        markers = [] if self._begun else self._reasoning[:1]  # some begin it again
         if self._part is Reasoning:
-            return [reasoning[1]] if reasoning is not None else []
-        markers = []
-        if reasoning is not None and not self._begun:
-            markers.append(reasoning[0])
-        if calls is not None and not (self._begun and self._calls_begin_answers()):
-            markers.append(calls.begin)
+            return [*markers, self._reasoning[1]]
+        if self._begin and not (self._begun and self._only_first):
+            markers.append(self._begin)
         return markers
 
-    def _calls_begin_answers(self) -> bool:
-        return self._calls is not None and self._calls.begins_answer
-
-    def _entered_by(self, marker: str) -> type[Event]:
+    def _may_follow_text(self, marker: str) -> bool:
         if self._part is Reasoning:
-            return Text
-        is_call = self._calls is not None and marker == self._calls.begin
-        return ToolCall if is_call else Reasoning
+            return marker == self._reasoning[1]
+        return marker == self._begin and not self._only_first
 
     def _enter(self, part: type[Event]) -> None:
         self._part = part
@@ -130,7 +170,8 @@ class MarkedReader:
 
     def _text(self, text: str) -> list[Event]:
         """Passes on a part's text without white space at its edges, if there are marks."""
-        if self._calls is None and self._reasoning is None:
+        text = without_special(text)
+        if not self._begin and not self._reasoning:
             return [Text(text)] if text else []
         text = self._blank + text
         if not self._begun:
@@ -141,3 +182,7 @@ class MarkedReader:
             return []
         self._begun = True
         return [Reasoning(kept) if self._part is Reasoning else Text(kept)]
+
+
+def _compact(text: str) -> str:
+    return "".join(text.split())

@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import jinja2
 
 from runtime.chat_format.environment import Messages, load_template
 from runtime.chat_format.formats import find_format
+from runtime.chat_format.mends import attempts, has_all
 from runtime.chat_format.placement import place_calls, place_functions
+from runtime.chat_format.special_tokens import SpecialTokens
 from runtime.errors import RunnerError
 
 # A part of a prompt, and whether it may contain special tokens: text of messages may not.
@@ -47,7 +48,7 @@ class ChatTemplate:
         tokens: Mapping[str, str] | None = None,
     ) -> None:
         self.source = source
-        self.special_tokens = frozenset(token for token in special_tokens if len(token) > 1)
+        self.special = SpecialTokens(list(special_tokens), source)
         ends = {"bos_token": bos_token, "eos_token": eos_token}
         named = {name: token for name, token in ends.items() if token is not None}
         try:
@@ -67,6 +68,9 @@ class ChatTemplate:
     ) -> list[Piece]:
         """Returns the conversation up to where the model's answer begins.
 
+        A history that the template refuses, or drops a part of, is changed as little as it needs:
+        ids, neighbours of one role, content beside calls.
+
         Args:
             messages: as runtime.chat_format.messages.prepare_messages() returns them.
             tools: the functions that the model may call, in OpenAI's form; None: none.
@@ -79,26 +83,33 @@ class ChatTemplate:
         if taken:
             raise RunnerError(f"{min(taken)} is no variable of a chat template: it has a field")
         marks = _unused_characters(messages, tools)
-        functions, placed = self._marked(tools, marks), self._marked(messages, marks)
-        if tools:
-            placed = place_functions(placed, functions, self.source)
-        placed = place_calls(placed, self.source, find_format(self.source, self.special_tokens))
-        try:
-            text = self._render(placed, True, **{**(variables or {}), "tools": functions or None})
-        except jinja2.TemplateError as error:
-            reason = re.sub(f"[{marks}]", "", str(error)) or type(error).__name__
-            raise RunnerError(f"the model's chat template refuses the messages: {reason}") from None
-        return list(_pieces(text, marks))
+        marked, functions = self._marked(messages, marks), self._marked(tools or [], marks)
+        found, refusal = None, None
+        for n, (history, known) in enumerate(attempts(marked, functions, self.source)):
+            given = {**(variables or {}), "tools": known if known or n > 0 else None}
+            try:
+                text = self._render(self._placed(history, known), True, **given)
+            except jinja2.TemplateError as error:
+                refusal = refusal or re.sub(f"[{marks}]", "", str(error)) or type(error).__name__
+                continue
+            found = text if found is None else found
+            if has_all(text, marked):
+                found = text
+                break
+        if found is None:
+            raise RunnerError(f"the model's chat template refuses the messages: {refusal}")
+        return list(_pieces(found, marks))
 
-    @cached_property
-    def _special(self) -> re.Pattern[str]:
-        longest_first = sorted(self.special_tokens, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+    def _placed(self, messages: Messages, tools: Sequence[Mapping[str, Any]]) -> Messages:
+        """The messages with what the template does not write of functions and calls."""
+        if tools:
+            messages = place_functions(messages, tools, self.source)
+        return place_calls(messages, self.source, find_format(self.source, self.special.texts))
 
     def _marked(self, value: Any, marks: str) -> Any:
         """Puts the two marks around each special token in the strings of `value`."""
         if isinstance(value, str):
-            return self._special.sub(lambda found: marks[0] + found[0] + marks[1], value)
+            return self.special.pattern.sub(lambda found: marks[0] + found[0] + marks[1], value)
         if isinstance(value, Mapping):
             return {self._marked(key, marks): self._marked(value[key], marks) for key in value}
         if isinstance(value, list | tuple):

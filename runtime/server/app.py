@@ -20,12 +20,18 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from runtime.errors import RunnerError
-from runtime.server.chat import ChatAnswers, chat_options, chat_prompts, need_template
+from runtime.server.chat import (
+    ChatAnswers,
+    chat_options,
+    chat_prompts,
+    chat_readers,
+    need_template,
+)
 from runtime.server.completions import CompletionAnswers, completion_options, completion_prompts
 from runtime.server.errors import HttpError, not_valid
 from runtime.server.hosts import HostCheck
 from runtime.server.metrics import Metrics
-from runtime.server.model import Answer, BusyError, Model, ModelError
+from runtime.server.model import Answer, BusyError, Model, ModelError, RequestError
 from runtime.server.openapi import description
 from runtime.server.replies import Reply
 from runtime.server.requests import ChatRequest, CompletionRequest, Sampling
@@ -137,10 +143,15 @@ class _Server:
             template = need_template(self._model.template)
             prompts = await asyncio.to_thread(chat_prompts, body, template)
             reply = Reply("chat.completion", "chatcmpl", self._settings.model)
-            options = chat_options(body, prompts, self._settings.max_tokens)
+            readers = chat_readers(body, prompts)
+            options = chat_options(body, prompts, readers, self._settings.max_tokens)
             pieces = [prompt.pieces for prompt in prompts]
-            answers = ChatAnswers(body, prompts, reply)
-            return await self._answer(request, body, pieces, options, answers, scored=False)
+            answers = ChatAnswers(body, readers, reply)
+            try:
+                return await self._answer(request, body, pieces, options, answers, scored=False)
+            except RequestError as error:
+                reason = prompts[0].explained(str(error), "response_format.json_schema.schema")
+                raise RequestError(reason) from None
 
         return await self._counted(request, work)
 

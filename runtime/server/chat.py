@@ -5,6 +5,8 @@ from typing import Any
 
 from runtime.chat_format.calls import Event
 from runtime.chat_format.conversation import Prompt, prepare
+from runtime.chat_format.reader import Reader
+from runtime.chat_format.stop_reader import StopReader
 from runtime.chat_format.template import ChatTemplate
 from runtime.server.errors import HttpError
 from runtime.server.model import Answer
@@ -48,18 +50,24 @@ def answer_schema(request: ChatRequest) -> dict[str, Any] | bool | None:
 
 
 def chat_options(
-    request: ChatRequest, prompts: Sequence[Prompt], most_tokens: int | None
+    request: ChatRequest,
+    prompts: Sequence[Prompt],
+    readers: Sequence[Reader],
+    most_tokens: int | None,
 ) -> list[dict[str, Any]]:
     """Returns the options of each answer; one after the first has the seeds that follow."""
-    options = request.options() | {"special_text": True}
+    options = request.options() | {"special_apart": True}
+    options.pop("stop", None)  # the reader's, which knows what is content
     if request.logprobs:
         options["logprobs"] = request.top_logprobs or 0
     wanted = [n for n in (request.max_new_tokens(), most_tokens) if n is not None]
     if wanted:
         options["max_new_tokens"] = min(wanted)
     found = []
-    for index, prompt in enumerate(prompts):
+    for index, (prompt, reader) in enumerate(zip(prompts, readers, strict=True)):
         own = dict(options)
+        if isinstance(reader, StopReader):
+            own["wanted"] = reader.wants
         if "seed" in own:
             own["seed"] = (own["seed"] + index) % 2**64
         if prompt.grammar is not None:
@@ -71,10 +79,10 @@ def chat_options(
 class ChatAnswers:
     """The answers of a request as OpenAI's objects."""
 
-    def __init__(self, request: ChatRequest, prompts: Sequence[Prompt], reply: Reply) -> None:
+    def __init__(self, request: ChatRequest, readers: Sequence[Reader], reply: Reply) -> None:
         self._request = request
-        self._readers = [prompt.reader for prompt in prompts]
-        self._choices = [ChatChoice(index) for index in range(len(prompts))]
+        self._readers = readers
+        self._choices = [ChatChoice(index) for index in range(len(readers))]
         self._reply = reply
 
     async def whole(
@@ -111,9 +119,12 @@ class ChatAnswers:
 
     def _read(self, index: int, more: Any) -> list[Event]:
         if more is None:
-            return self._readers[index].finish()
+            reader = self._readers[index]
+            events = reader.finish()
+            self._choices[index].stopped = isinstance(reader, StopReader) and reader.stopped
+            return events
         self._choices[index].logprobs += chat_logprobs(more.logprobs)
-        return self._readers[index].push(more.text)
+        return [event for piece in more.pieces for event in self._readers[index].push(piece)]
 
     def _chunk(
         self, index: int, delta: dict[str, Any], reason: str | None = None
@@ -124,6 +135,12 @@ class ChatAnswers:
             logprobs, choice.logprobs = {"content": choice.logprobs, "refusal": None}, []
         found = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
         return self._reply.chunk([found])
+
+
+def chat_readers(request: ChatRequest, prompts: Sequence[Prompt]) -> list[Reader]:
+    """Returns the reader of each answer, which ends at the request's stop texts."""
+    stops = request.stops()
+    return [StopReader(p.reader, stops) if stops else p.reader for p in prompts]
 
 
 def need_template(template: ChatTemplate | None) -> ChatTemplate:

@@ -5,6 +5,7 @@ import socket
 import struct
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _UNSENT = 1 << 17  # bytes that the system keeps of a connection, beside those on their way
@@ -64,6 +65,16 @@ class Connection(H11Protocol):
             self._forget_head()
         elif self._head is None:
             self._head = self.loop.call_later(self._readers.patience, self.abort)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is not HTTP, if its request is not being answered; else closes."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # nobody is left who could read its answer
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -51,7 +51,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class Submit:
-    """A request: a text, its tokens or the pieces of a conversation, and options of an answer.
+    """A request: a text, its tokens or the pieces of a conversation, and Engine.submit()'s options.
 
     Attributes:
         scored: whether the log-probabilities of the prompt's own tokens are wanted too.
@@ -97,11 +97,15 @@ class Accepted:
 
 @dataclass(frozen=True)
 class More:
-    """More of an answer: its text, and its tokens if log-probabilities are wanted."""
+    """More of an answer: its pieces, and its tokens if log-probabilities are wanted."""
 
     id: int
-    text: str
+    pieces: list[str]
     logprobs: list[Any]
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
 
 @dataclass(frozen=True)
@@ -229,13 +233,13 @@ class _Requests:
         generation = self._running[request]
         failure = None
         try:
-            text, ended = generation.poll()
+            pieces, ended = generation.poll_pieces()
         except RunnerError as error:
-            text, ended, failure = "", True, str(error)
+            pieces, ended, failure = [], True, str(error)
         logprobs = generation.logprobs[self._told[request] :]
         self._told[request] += len(logprobs)
-        if text or logprobs:
-            self._connection.send(More(request, text, logprobs))
+        if pieces or logprobs:
+            self._connection.send(More(request, pieces, logprobs))
         if ended:
             del self._running[request], self._told[request]
             self._connection.send(Ended(request, generation.stats or {}, failure))

@@ -11,7 +11,7 @@ from typing import Any
 from runtime.binding.logprobs import TokenLogprob
 from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
 
-_FINISH = {"length": "length", "context_full": "length"}
+_FINISH = {"length": "length", "context_full": "length", "timeout": "length"}
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,14 @@ def usage(all_stats: Iterable[dict[str, Any]], answers: int) -> dict[str, Any]:
 
 @dataclass
 class ChatChoice:
-    """One answer of a chat, as it grows."""
+    """One answer of a chat, as it grows.
+
+    Attributes:
+        stopped: whether a stop text ended it.
+    """
 
     index: int
+    stopped: bool = False
     text: str = ""
     reasoning: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -93,7 +98,7 @@ class ChatChoice:
                 return {"tool_calls": [{"index": len(self.calls) - 1, **call}]}
 
     def finish_reason(self, stats: dict[str, Any]) -> str:
-        reason = finish_reason(stats)
+        reason = "stop" if self.stopped else finish_reason(stats)
         return "tool_calls" if self.calls and reason == "stop" else reason
 
     def whole(self, stats: dict[str, Any], with_logprobs: bool) -> dict[str, Any]:
@@ -131,6 +136,14 @@ def finite(logprob: float) -> float:
     return max(logprob, -9999.0)
 
 
+def _name(data: bytes) -> str:
+    """A token's text; of a part of a character OpenAI's name, which no other has."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+
 class Offsets:
     """Where the tokens of a text begin, in characters; one inside a character, where that does."""
 
@@ -156,10 +169,10 @@ def completion_logprobs(entries: Sequence[TokenLogprob], offsets: Offsets) -> di
         "text_offset": [],
     }
     for entry in entries:
-        text = entry.data.decode("utf-8", "replace")
+        text = _name(entry.data)
         follows = not math.isnan(entry.logprob)
         # Of two tokens with one text, the likelier counts.
-        top = {d.decode("utf-8", "replace"): finite(p) for _, d, p in reversed(entry.top)}
+        top = {_name(data): finite(p) for _, data, p in reversed(entry.top)}
         found["tokens"].append(text)
         found["token_logprobs"].append(finite(entry.logprob) if follows else None)
         found["top_logprobs"].append(top if follows else None)

@@ -105,7 +105,7 @@ class Part(Strict):
 
 class CalledFunction(Strict):
     name: str
-    arguments: str = Field(description="JSON")
+    arguments: str | dict[str, Any] | None = Field(description="JSON")
     parsed_arguments: Any = Field(None, description="no effect: openai's client adds it")
 
 
@@ -123,6 +123,7 @@ class Message(Strict):
     tool_calls: list[Call] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = Field(None, description="not OpenAI's")
+    reasoning: str | None = Field(None, description="the same; not OpenAI's")
     refusal: str | None = None
     annotations: list[Any] | None = Field(None, description="no effect")
     parsed: Any = Field(None, description="no effect: openai's client adds it")
@@ -194,6 +195,8 @@ class ChatRequest(Sampling):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
     tools: list[FunctionTool] | None = Field(None, max_length=128)
+    functions: None = Field(None, description="tools' older form: not supported")
+    function_call: None = Field(None, description="tool_choice's older form: not supported")
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None

@@ -8,6 +8,8 @@ from typing import Any
 from runtime.server.model import Answer, Model, RequestError
 from runtime.server.model_process import More
 
+_MOST_ENDING_S = 10.0  # in which an answer that is to end must do so
+
 
 @asynccontextmanager
 async def answers_to(
@@ -37,7 +39,8 @@ class Progress:
     """What several answers have generated and their reader has not taken.
 
     It is gathered whether the reader takes it or not, and joined: one who is behind gets more at
-    once. An answer that is not complete at the deadline is ended then, also if nobody reads.
+    once. An answer that is not complete at the deadline is ended then, also if nobody reads; what
+    it has stays, and its statistics have the stop_reason "timeout".
     """
 
     def __init__(self, answers: Sequence[Answer], deadline: float) -> None:
@@ -45,7 +48,7 @@ class Progress:
         self._ended: list[int] = []
         self._failure: Exception | None = None
         self._news = asyncio.Event()
-        self._left = len(answers)
+        self._left = self._unbegun = len(answers)
         self._tasks = [
             asyncio.create_task(self._follow(index, answer, deadline))
             for index, answer in enumerate(answers)
@@ -55,7 +58,7 @@ class Progress:
         """Iterates over what is generated, each with the index of its answer; None is an end.
 
         Raises:
-            TimeoutError: the answers were not complete at the deadline.
+            TimeoutError: none of the answers had begun at the deadline.
             ModelError: the model failed.
         """
         while self._left:
@@ -78,15 +81,29 @@ class Progress:
 
     async def _follow(self, index: int, answer: Answer, deadline: float) -> None:
         try:
-            async with asyncio.timeout_at(deadline):
-                async for more in answer:
-                    self._waiting.setdefault(index, []).append(more)
-                    self._news.set()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._gather(index, answer)
+            except TimeoutError:
+                answer.close()
+                async with asyncio.timeout(_MOST_ENDING_S):
+                    await self._gather(index, answer)
+                if answer.stats.get("stop_reason") == "interrupted":
+                    answer.stats["stop_reason"] = "timeout"
+                if not answer.stats.get("generated_tokens"):
+                    self._unbegun -= 1
+                    if self._unbegun == 0:
+                        raise
             self._ended.append(index)
         except Exception as error:
             answer.close()
             self._failure = error
         self._news.set()
+
+    async def _gather(self, index: int, answer: Answer) -> None:
+        async for more in answer:
+            self._waiting.setdefault(index, []).append(more)
+            self._news.set()
 
 
 @asynccontextmanager
@@ -105,4 +122,4 @@ async def progress_of(answers: Sequence[Answer], deadline: float) -> AsyncIterat
 
 def _joined(parts: Sequence[More]) -> More:
     logprobs = [entry for part in parts for entry in part.logprobs]
-    return More(parts[0].id, "".join(part.text for part in parts), logprobs)
+    return More(parts[0].id, [piece for part in parts for piece in part.pieces], logprobs)

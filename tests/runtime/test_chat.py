@@ -88,6 +88,27 @@ def test_forks_chat_by_themselves(runner: Runner) -> None:
         assert (chat.turns, other.turns) == (2, 0)
 
 
+def test_each_chat_is_a_conversation_of_its_own(runner: Runner, tmp_path: Path) -> None:
+    alone = Chat(runner, SYSTEM)
+    expected = [answer(alone, line) for line in LINES[:3]]
+    first, second = Chat(runner, SYSTEM), Chat(runner)
+    said = [answer(first, LINES[0])]
+    assert (first.turns, second.turns, alone.turns) == (1, 0, 3)
+    other = answer(second, LINES[0])
+    assert other != said[0]  # it has no system prompt
+    said.append(answer(first, LINES[1]))
+    second.reset()
+    assert answer(second, LINES[0]) == other
+    with pytest.raises(RunnerError, match="the system prompt has"):
+        Chat(runner, "word " * 300)
+    runner.save(tmp_path / "chat.session")  # of the second, which was used last
+    assert messages_of(tmp_path / "chat.session") == [("user", LINES[0]), ("assistant", other)]
+    del second, other
+    assert [*said, answer(first, LINES[2])] == expected
+    runner.restore(tmp_path / "chat.session")
+    assert (first.turns, Chat(runner).turns, alone.turns) == (1, 1, 3)
+
+
 def test_reset_and_prompts_in_between(runner: Runner, converse: Converse) -> None:
     chat = Chat(runner, SYSTEM)
     first = answer(chat, "Hello")

@@ -8,9 +8,11 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.answer_pieces import pieces_of
 from support.call_templates import HERMES, SPECIAL_TOKENS, TEMPLATES, WITHOUT_CALLS
 from support.constraints import accepts
 
+from runtime.binding.answer_stream import Special
 from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
 from runtime.chat_format.conversation import Prompt, prepare
 from runtime.chat_format.formats import find_format
@@ -74,7 +76,9 @@ def answer_with(template: ChatTemplate, calls: list[dict[str, Any]]) -> str:
     return told[len(asked) :].removesuffix("<|im_end|>\n").removesuffix("<|call|>")
 
 
-def read(reader: Reader, pieces: list[str]) -> list[Event]:
+def read(reader: Reader, text: str, size: int = 1 << 30) -> list[Event]:
+    """The events of an answer that has these special tokens, in pieces of so many characters."""
+    pieces = pieces_of(text, SPECIAL_TOKENS, size)
     events = [event for piece in pieces for event in reader.push(piece)]
     return events + reader.finish()
 
@@ -90,7 +94,7 @@ def ask(template: ChatTemplate, **options: Any) -> Prompt:
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_format_is_found(name: str) -> None:
     template = template_of(TEMPLATES[name])
-    found = find_format(template.source, template.special_tokens)
+    found = find_format(template.source, template.special.texts)
     assert found is not None and found.name == name
 
 
@@ -105,8 +109,7 @@ def test_a_list_between_other_marks_is_another_format() -> None:
 def test_a_call_is_read_as_it_is_written(name: str, arguments: dict[str, Any], cut: int) -> None:
     template = template_of(TEMPLATES[name])
     text = answer_with(template, [call("get_weather", arguments)])
-    pieces = [text[at : at + cut] for at in range(0, len(text), cut)]
-    events = read(ask(template).reader, pieces)
+    events = read(ask(template).reader, text, cut)
     assert [type(event) for event in events] == [ToolCall]
     assert events[0].name == "get_weather"  # type: ignore[union-attr]
     assert json.loads(events[0].arguments) == arguments  # type: ignore[union-attr]
@@ -116,7 +119,7 @@ def test_a_call_is_read_as_it_is_written(name: str, arguments: dict[str, Any], c
 def test_several_calls(name: str) -> None:
     template = template_of(TEMPLATES[name])
     text = answer_with(template, [call("get_weather", {"city": "Rome"}), call("now", {})])
-    events = read(ask(template).reader, list(text))
+    events = read(ask(template).reader, text, 1)
     assert events == [ToolCall("get_weather", '{"city": "Rome"}'), ToolCall("now", "{}")]
 
 
@@ -162,9 +165,15 @@ def test_calls_that_a_template_does_not_write(name: str) -> None:
     said = {"role": "assistant", "content": "I look. ", "tool_calls": calls}
     pieces = prepare(template, [*USER, said, {"role": "user", "content": "?"}], tools=TOOLS).pieces
     assert ("<|end|>", False) in pieces  # what an argument spells is plain text
-    text = "".join(piece for piece, _ in pieces)
-    answer = text[text.index("I look. ") :].split("<|im_start|>")[0].removesuffix("<|user|>?")
-    events = read(ask(template).reader, [answer])
+    answer = [
+        part
+        for piece, literal in pieces
+        for part in (pieces_of(piece, SPECIAL_TOKENS) if literal else [piece])
+    ]
+    first = next(n for n, piece in enumerate(answer) if "I look. " in piece)
+    tools = [*TOOLS, {"type": "function", "function": {"name": "get-weather"}}]
+    reader = ask(template, tools=tools).reader
+    events = [event for piece in answer[first:] for event in reader.push(piece)]
     found = [(e.name, json.loads(e.arguments)) for e in events if isinstance(e, ToolCall)]
     assert found == [("get-weather", hostile), ("now", {"from": 1})]
 
@@ -209,7 +218,7 @@ def test_values_without_quotes(
     said = (
         f"<tool_call>\n<function=f>\n<parameter=x>\n{text}\n</parameter>\n</function>\n</tool_call>"
     )
-    assert read(prompt.reader, [said]) == [ToolCall("f", json.dumps({"x": value}))]
+    assert read(prompt.reader, said) == [ToolCall("f", json.dumps({"x": value}))]
     if not (value is None and "None" in text):
         assert accepts(cpp_build, "grammar", prompt.grammar, [said]) == [True]
 
@@ -223,7 +232,8 @@ def test_values_without_quotes(
     ],
 )
 def test_names_that_python_does_not_have(name: str, said: str) -> None:
-    (found,) = read(ask(template_of(TEMPLATES[name])).reader, list(said))
+    tools = [{"type": "function", "function": {"name": "read-file"}}]
+    (found,) = read(ask(template_of(TEMPLATES[name]), tools=tools).reader, said, 1)
     assert isinstance(found, ToolCall) and found.name == "read-file"
     assert json.loads(found.arguments) == {"from": "a=b(", "class": 3}
 
@@ -234,7 +244,9 @@ def test_numbers_that_json_does_not_have(name: str) -> None:
     said = written.replace("1234567", "1e999")
     parameters = {"type": "object", "properties": {"days": {"type": "number"}}}
     tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
-    assert text_of(read(ask(template_of(TEMPLATES[name]), tools=tools).reader, [said])) == said
+    events = read(ask(template_of(TEMPLATES[name]), tools=tools).reader, said)
+    spelled = [p for p in pieces_of(said, SPECIAL_TOKENS) if not isinstance(p, Special)]
+    assert text_of(events) == "".join(spelled)  # what is no call is content, special tokens are not
 
 
 def test_none_forbids_calls(cpp_build: Path) -> None:
@@ -256,8 +268,8 @@ def test_reasoning_is_kept_apart(cpp_build: Path) -> None:
     prompt = ask(template)
     written = answer_with(template_of(HERMES), [call("now", {})])
     text = "I look.\n</think>\n\nWait. " + written
-    for pieces in ([text], list(text)):
-        events = read(ask(template).reader, pieces)
+    for size in (1, 1000):
+        events = read(ask(template).reader, text, size)
         assert "".join(e.text for e in events if isinstance(e, Reasoning)) == "I look."
         assert text_of(events) == "Wait."
         assert events[-1] == ToolCall("now", "{}")
@@ -272,14 +284,14 @@ def test_a_schema_holds_behind_the_reasoning(cpp_build: Path) -> None:
 
 def test_what_is_no_call_is_text() -> None:
     for text in ("<tool_call>{broken</tool_call>", "a <tool_call", "<tool_call>[1]</tool_call>"):
-        assert text_of(read(ask(template_of(HERMES)).reader, list(text))) == text
+        assert text_of(read(ask(template_of(HERMES)).reader, text, 1)) == text
     cut = 'a <tool_call>{"name": "get_weather", "argum'
-    assert read(ask(template_of(HERMES)).reader, [cut]) == [Text("a")]
+    assert read(ask(template_of(HERMES)).reader, cut) == [Text("a")]
 
 
 def test_text_without_functions_is_not_touched() -> None:
     text = "  <tool_call>\n{}\n"
-    assert text_of(read(prepare(template_of(HERMES), USER).reader, list(text))) == text
+    assert text_of(read(prepare(template_of(HERMES), USER).reader, text, 1)) == text
 
 
 def test_a_message_cannot_end_its_turn() -> None:
@@ -306,14 +318,14 @@ def test_a_template_that_cuts_a_message_keeps_the_rest_in_order() -> None:
 @given(text=st.text(max_size=60))
 def test_any_text_is_read(name: str, text: str) -> None:
     reader = ask(template_of(TEMPLATES[name])).reader
-    read(reader, [text[:7], text[7:]])
+    read(reader, text, 7)
 
 
 def test_calls_that_were_read_match_their_schema() -> None:
     for name in TEMPLATES:
         template = template_of(TEMPLATES[name])
         text = answer_with(template, [call("get_weather", {"city": "12", "days": 12})])
-        (found,) = read(ask(template).reader, [text])
+        (found,) = read(ask(template).reader, text)
         jsonschema.validate(json.loads(found.arguments), PARAMETERS)  # type: ignore[union-attr]
 
 
@@ -325,14 +337,7 @@ def test_calls_that_were_read_match_their_schema() -> None:
         ([{"role": "user", "content": 3}], "must be a string or a list of parts"),
         ([{"role": "user", "content": [{"type": "image_url"}]}], "only text is supported"),
         ([{"role": "user", "content": [{"type": "text"}]}], "of type 'text' without its text"),
-        (
-            [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}],
-            "the arguments of f are not JSON",
-        ),
-        (
-            [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "3"}}]}],
-            "the arguments of f are not an object",
-        ),
+        ([{"role": "assistant", "tool_calls": [{"function": {}}]}], "without the name of a"),
     ],
 )
 def test_bad_messages(messages: list[dict[str, Any]], sentence: str) -> None:

@@ -51,6 +51,14 @@ def test_asyncio_needs_no_threads(engine: Engine) -> None:
     assert all(told for _, told in found)
 
 
+def test_its_text_is_whole_whatever_was_taken(engine: Engine) -> None:
+    expected = engine.submit("x", 20).text()
+    generation = engine.submit("x", 20)
+    assert next(iter(generation)) and generation.text() == expected
+    assert "".join(generation) == "" and generation.poll() == ("", True)
+    assert generation.text() == expected
+
+
 def test_events_come_from_the_engines_thread(engine: Engine) -> None:
     names: list[str] = []
     generation = engine.submit(
@@ -75,9 +83,9 @@ def test_a_poll_does_not_wait(engine: Engine) -> None:
 
 def test_iterating_again_yields_nothing_more(engine: Engine) -> None:
     generation = engine.submit("x", 5)
-    assert list(generation)
-    assert list(generation) == []
-    assert generation.text() == ""
+    pieces = list(generation)
+    assert pieces and list(generation) == []
+    assert generation.text() == "".join(pieces)
     partly = engine.submit("x", 9)
     first = next(iter(partly))
-    assert first + partly.text() == engine.submit("x", 9).text()
+    assert first + "".join(partly) == engine.submit("x", 9).text()

@@ -115,8 +115,8 @@ def test_a_chat_keeps_what_there_is(chat_pte: Path, monkeypatch: pytest.MonkeyPa
     closed = threading.Event()
     put, end = Pieces.put, Runner._interrupt
 
-    def hold(pieces: Pieces, text: object, size: int) -> None:
-        put(pieces, text, size)
+    def hold(pieces: Pieces, piece: str) -> None:
+        put(pieces, piece)
         assert closed.wait(600)
 
     def close(runner: Runner) -> None:

@@ -69,6 +69,18 @@ def test_a_healthy_run_prints_one_line_to_stderr(run: Run) -> None:
         assert word in lines[0]
 
 
+def test_text_and_statistics_in_one_pipe(cpp_build: Path, stories_pte: Path, run: Run) -> None:
+    options = ["-p", "Once upon a time", "-n", "5"]
+    alone = run(*options).stdout.decode()
+    both = subprocess.run(
+        [cpp_build / "runner", stories_pte, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert both.stdout.startswith(f"{alone}\nrunner: 5 prompt + 5 generated tokens")
+
+
 def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
     values = stats("-p", "Once upon a time", "-n", "20", "--threads", "2")
     assert list(values) == [

@@ -6,7 +6,7 @@ import json
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ def server_of_the_impatient(cpp_build: Path, pte: Path) -> Iterator[Server]:
 
 
 def more(text: str) -> More:
-    return More(1, text, [TokenLogprob(5, text.encode(), -1.0, [])])
+    return More(1, [text], [TokenLogprob(5, text.encode(), -1.0, [])])
 
 
 def answer_of(events: list[Any]) -> Answer:
@@ -159,21 +159,24 @@ def test_what_was_generated_in_time_is_read_after_it() -> None:
     assert asyncio.run(read()) == [("ab", 2), None]
 
 
-def test_the_deadline_ends_an_answer_that_nobody_reads() -> None:
-    async def read() -> tuple[bool, list[Any]]:
+@pytest.mark.parametrize("generated", [0, 1])
+def test_the_deadline_ends_an_answer_that_nobody_reads(generated: int) -> None:
+    async def read() -> tuple[list[Any], str]:
         endless = answer_of([more("a")])
         cancelled: list[Answer] = []
         endless._model.cancel = cancelled.append  # type: ignore[method-assign]
+        ending = Ended(1, {"stop_reason": "interrupted", "generated_tokens": generated})
         found: list[Any] = []
         async with progress_of([endless], asyncio.get_running_loop().time()) as progress:
             while not cancelled:
                 await asyncio.sleep(0)
-            with pytest.raises(TimeoutError):
+            endless.events.put_nowait(ending)
+            with nullcontext() if generated else pytest.raises(TimeoutError):
                 async for _, event in progress.events():
                     found.append(event and event.text)
-        return bool(cancelled), found
+        return found, endless.stats["stop_reason"]
 
-    assert asyncio.run(read()) == (True, ["a"])
+    assert asyncio.run(read()) == (["a", None] if generated else ["a"], "timeout")
 
 
 class Watched:

@@ -4,6 +4,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def test_the_readme_names_the_fields_without_effect() -> None:
     ("fields", "status", "sentence"),
     [
         ({"foo": 1}, 400, "foo is not supported"),
-        ({"functions": []}, 400, "functions is not supported"),
+        ({"functions": []}, 400, "functions must be null"),
         ({"temperature": 3}, 400, "temperature is 3, but must be at most 2$"),
         ({"messages": []}, 400, "messages must be a list of length 1 or more"),
         ({"messages": [{"role": "tool", "content": "x"}]}, 400, "needs tool_call_id"),
@@ -86,24 +87,6 @@ def test_the_readme_names_the_fields_without_effect() -> None:
         ({"stop": ""}, 400, '^stop is "", but must be a string of length 1 or more'),
         ({"logit_bias": {"9" * 5000: 1}}, 400, "not the number of a token"),
         ({"n": 17}, 400, "n is 17, but must be at most 16"),
-        (
-            {
-                "messages": [
-                    {
-                        "role": "assistant",
-                        "tool_calls": [
-                            {
-                                "id": "1",
-                                "type": "function",
-                                "function": {"name": "f", "arguments": "[" * 5000},
-                            }
-                        ],
-                    }
-                ]
-            },
-            400,
-            "the arguments of f are not JSON",
-        ),
         ({"tool_choice": "required"}, 400, "tool_choice needs tools"),
         ({"logit_bias": {"x": 1}}, 400, "not the number of a token"),
         ({"logit_bias": {"99999": 1}}, 400, "99999"),
@@ -116,7 +99,7 @@ def test_the_readme_names_the_fields_without_effect() -> None:
                 }
             },
             400,
-            '^the rule schema-of-the-answer: the JSON schema has the keyword "not" at #',
+            '^response_format.json_schema.schema: the JSON schema has the keyword "not" at #',
         ),
         (
             {
@@ -126,7 +109,7 @@ def test_the_readme_names_the_fields_without_effect() -> None:
                 }
             },
             400,
-            "a JSON schema in it, has no text that matches",
+            "^response_format.json_schema.schema has no text that matches",
         ),
     ],
 )
@@ -203,6 +186,30 @@ def test_any_host_where_others_may_come(cpp_build: Path, pte: Path) -> None:
         for host, key, status in (("my.box", "k", 200), ("my.box", "wrong", 401)):
             headers = {"host": host, "authorization": f"Bearer {key}"}
             assert httpx.get(address + "/v1/models", headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/nope", "/health"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_body_with_a_bad_chunk(server: Server, path: str, method: str) -> None:
+    """Whatever the server does with the request when it comes: that its log has no traceback, the
+    fixture checks."""
+    url = httpx.URL(server.address)
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    chunked = (head + "Transfer-Encoding: chunked\r\n\r\n").encode()
+    for parts in (
+        [chunked + b"ZZ\r\n"],
+        [chunked, b"ZZ\r\n"],
+        [chunked, b"2\r\n{}\r\n", b"ZZ\r\n"],
+    ):
+        with socket.create_connection((url.host, url.port), timeout=60) as connection:
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(0.01)  # so that they are likely to come apart
+            received = b""
+            while more := connection.recv(1 << 16):
+                received += more
+            assert received.startswith(b"HTTP/1.1 ")
+    assert httpx.get(server.address + "/health").status_code == 200
 
 
 def test_more_answers_than_places(server: Server) -> None:

@@ -49,3 +49,13 @@ def test_offsets_in_characters_that_tokens_cut() -> None:
             entries = [TokenLogprob(1, data, -1.0, []) for data in part]
             found += completion_logprobs(entries, offsets)["text_offset"]
         assert found == expected
+
+
+def test_parts_of_a_character_keep_their_entries() -> None:
+    """Their bytes are told in OpenAI's way: as text all of them would be one."""
+    top = [(n, data, -float(n)) for n, data in enumerate([b"\xc3", b"\xe2\x82", b"\xf0", b"x"])]
+    found = completion_logprobs([TokenLogprob(0, b"\xc3", -1.0, top)], Offsets())
+    assert found["tokens"] == ["bytes:\\xc3"]
+    assert found["top_logprobs"] == [
+        {"bytes:\\xc3": 0.0, "bytes:\\xe2\\x82": -1.0, "bytes:\\xf0": -2.0, "x": -3.0}
+    ]

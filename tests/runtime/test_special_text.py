@@ -1,20 +1,17 @@
 """Special tokens in an answer: their text where it is asked for, and the one that ends it."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
-from support.chats import TEMPLATE
-from support.exported import Quiet
+from support.chats import TEMPLATE, messages_of
+from support.special_models import HARMONY, export_with_special_tokens
 
-from exporter.catalogue.find import EMBEDDED
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
-from quant.scheme import Scheme
 from runtime import Chat, Engine, Runner, RunnerError
+from runtime.binding.answer_stream import Special
 
 MARK = "def"  # a word of the model's vocabulary, which is made a special token here
 
@@ -22,20 +19,13 @@ MARK = "def"  # a word of the model's vocabulary, which is made a special token 
 @pytest.fixture(scope="module")
 def special_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("special")
-    checkpoint = shutil.copytree(EMBEDDED, directory / "checkpoint")
-    tokenizer = json.loads((checkpoint / "tokenizer.json").read_text())
-    added = {**tokenizer["added_tokens"][0], "content": MARK}
-    added["id"] = tokenizer["model"]["vocab"][MARK]
-    tokenizer["added_tokens"].append(added)
-    (checkpoint / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
-    options = ExportOptions(
-        model=str(checkpoint),
-        out=directory / "special.pte",
-        scheme=Scheme("rtn4"),
-        delegate="cpu",
-    )
-    return export_model(options, Quiet()).out
+    return export_with_special_tokens(directory, (MARK, *HARMONY), TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def gemma_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("gemma")
+    return export_with_special_tokens(directory, ("<|channel>", "<channel|>"), TEMPLATE)
 
 
 @pytest.fixture
@@ -99,6 +89,65 @@ def test_a_chat_and_the_command(runner: Runner, special_pte: Path, cpp_build: Pa
     assert (result.stdout, result.returncode) == (MARK * 3, 0), result.stderr
 
 
+# Answers that think first, as grammars, and the pieces of them.
+THOUGHTS = {
+    "harmony": [
+        *(Special("<|channel|>"), "analysis", Special("<|message|>"), "A sum <|end|>."),
+        *(Special("<|end|>"), Special("<|start|>"), "assistant", Special("<|channel|>")),
+        *("final", Special("<|message|>"), "Four, <|end|>."),
+    ],
+    "gemma-4": [
+        *(Special("<|channel>"), "thought\nA sum.\n", Special("<channel|>"), "\nFour, <|end|>."),
+    ],
+}
+
+
+def joined(pieces: list[str]) -> list[str]:
+    """With texts behind each other as one."""
+    found: list[str] = []
+    for kind, part in groupby(pieces, type):
+        texts = list(part)
+        found += texts if kind is Special else ["".join(texts)]
+    return found
+
+
+def grammar_of(pieces: list[str]) -> str:
+    terminals = [f"<{json.dumps(p)}>" if isinstance(p, Special) else json.dumps(p) for p in pieces]
+    return "root ::= " + " ".join(terminals)
+
+
+@pytest.mark.parametrize("name", THOUGHTS)
+def test_what_a_model_thinks_is_not_what_it_says(
+    special_pte: Path, gemma_pte: Path, cpp_build: Path, tmp_path: Path, name: str
+) -> None:
+    """Nor is it kept, nor seen by stop texts; text that spells special tokens is."""
+    path = special_pte if name == "harmony" else gemma_pte
+    pieces = THOUGHTS[name]
+    grammar = grammar_of(pieces)
+    with Runner(path, threads=1) as runner:
+        with Engine(runner) as engine:
+            generation = engine.submit("Once", grammar=grammar, special_apart=True)
+            found = list(generation)
+            assert joined(found) == pieces
+            assert generation.text() == "".join(pieces)
+            stopped = engine.submit(
+                "Once", grammar=grammar, special_apart=True, wanted=lambda piece: "A" not in piece
+            )
+            assert stopped.text().endswith("A") and stopped.stats is not None
+            assert stopped.stats["stop_reason"] == "stop"
+        chat = Chat(runner)
+        assert "".join(chat.say("2 + 2?", grammar=grammar)) == "Four, <|end|>."
+        runner.save(tmp_path / "session")
+        assert messages_of(tmp_path / "session")[-1] == ("assistant", "Four, <|end|>.")
+        stops = ["sum", "thought", "final", ", "]
+        assert "".join(chat.say("2 + 2?", grammar=grammar, stop=stops)) == "Four"
+        shown = "".join(chat.say("2 + 2?", grammar=grammar, special_text=True))
+        assert shown == "".join(pieces)
+    options = ["--chat", "-p", "2 + 2?", "--grammar", grammar]
+    result = subprocess.run([cpp_build / "runner", path, *options], capture_output=True, text=True)
+    assert (result.stdout, result.returncode) == ("Four, <|end|>.\n", 0), result.stderr
+
+
 def test_pieces_of_text(runner: Runner) -> None:
     """Only those that may contain special tokens have them."""
     text = "<|end_of_text|>"
@@ -109,8 +158,12 @@ def test_pieces_of_text(runner: Runner) -> None:
     assert mixed.count(end) == 1
     assert runner.encode_pieces([(text[:5], True), (text[5:], True)]) == [end]
     assert end not in runner.encode_pieces([(text[:5], True), (text[5:], False)])
-    with pytest.raises(RunnerError, match="a piece is 5, but must be a string"):
-        runner.encode_pieces([(5, True)])  # type: ignore[list-item]
+    for wrong in ((5, True), ("x",), ("x", True, 1), "ab", b"ab", None, ("x", "y")):
+        with pytest.raises(RunnerError, match="a piece is .*, but must be a string and True or"):
+            runner.encode_pieces([wrong])  # type: ignore[list-item]
+    for all_wrong in ("x", None, 5):
+        with pytest.raises(RunnerError, match="pieces are .*, but must be a list of pairs"):
+            runner.encode_pieces(all_wrong)  # type: ignore[arg-type]
     assert runner.encode_pieces([("x\0y", False)]) == runner.encode("x\0y")
     with Engine(runner) as engine:
         assert runner.encode_pieces([(text, True)]) == [end]

@@ -5,6 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from runtime.chat_format.calls import Tool, ToolCall
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.special_tokens import SpecialTokens
 
 
 class CallFormat(Protocol):
@@ -32,11 +33,19 @@ class CallFormat(Protocol):
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         """Whether a template with these special tokens has this format."""
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
-        """Returns the calls in the text between `begin` and `end`, of these functions.
+    def heads(self, tools: Sequence[Tool]) -> list[str]:
+        """Returns how calls of these functions go on behind `begin`; white space may differ."""
+
+    def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
+        """Returns the calls in the text between `begin` and `end`, whose arguments are those of
+        these functions.
+
+        Args:
+            text: as `special` reads it.
 
         Raises:
-            ValueError: the text is not of this format, or it is cut: a string of it may have `end`.
+            NoCallError: the text is whole, but it is no call.
+            ValueError: it is not of this format, or it is cut: a string of it may have `end`.
         """
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:

@@ -7,13 +7,11 @@ from typing import Any
 
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.special_tokens import SpecialTokens
 
 _QUOTE = '<|"|>'
 _CALL = re.compile(r"\s*call:([^{\s]+)\s*(\{.*\})\s*", re.DOTALL)
-_PART = re.compile(
-    rf'{re.escape(_QUOTE)}(.*?){re.escape(_QUOTE)}|(?<=[{{,])\s*([^\s:{{}},"<\[\]][^:{{}},"<\[\]]*)(?=:)',
-    re.DOTALL,
-)
+_KEY = r"""(?<=[{,])\s*([^\s:{},"<\[\]\ud800-\udfff][^:{},"<\[\]\ud800-\udfff]*)(?=:)"""
 
 
 class Gemma4:
@@ -26,12 +24,17 @@ class Gemma4:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+    def heads(self, tools: Sequence[Tool]) -> list[str]:
+        return [f"call:{tool.name}{{" for tool in tools]
+
+    def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
         found = _CALL.fullmatch(text)
         if found is None:
             raise ValueError("a call has no arguments")
         # Strings and keys become JSON's; all else is JSON already.
-        as_json = _PART.sub(lambda m: json.dumps(m[2].strip() if m[1] is None else m[1]), found[2])
+        quote = re.escape(special.written(_QUOTE))
+        part = re.compile(f"{quote}(.*?){quote}|{_KEY}", re.DOTALL)
+        as_json = part.sub(lambda m: json.dumps(m[2].strip() if m[1] is None else m[1]), found[2])
         arguments = json.loads(as_json)
         return [make_call(found[1], arguments)]
 

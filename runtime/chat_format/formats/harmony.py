@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 
 from runtime.chat_format.calls import Tool, ToolCall, call_of
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.special_tokens import SpecialTokens
 
-_CALL = re.compile(r"\s*(\S+?)\s*(?:<\|constrain\|>)?\s*(?:json)?<\|message\|>(.*)", re.DOTALL)
+_CALL = r"\s*(\S+?)\s*(?:{constrain})?\s*(?:json)?{message}(.*)"
 _ANY = ".*"
 
 
@@ -21,8 +22,13 @@ class Harmony:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return "<|channel|>" in source and "<|message|>" in source
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
-        found = _CALL.fullmatch(text)
+    def heads(self, tools: Sequence[Tool]) -> list[str]:
+        return [f"{tool.name}<|message|>" for tool in tools]
+
+    def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
+        marks = {"constrain": "<|constrain|>", "message": "<|message|>"}
+        written = {name: re.escape(special.written(mark)) for name, mark in marks.items()}
+        found = re.fullmatch(_CALL.format_map(written), text, re.DOTALL)
         if found is None:
             raise ValueError("a call has no arguments")
         return [call_of({"name": found[1], "arguments": json.loads(found[2])})]

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 
 from runtime.chat_format.calls import Tool, ToolCall, call_of
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.special_tokens import SpecialTokens
 
 # What other formats have between the same marks.
 _OTHERS = ("<arg_key>", "<invoke ", "<function=", "<tool_calls>")
@@ -20,7 +21,10 @@ class Hermes:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source and not any(mark in source for mark in _OTHERS)
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+    def heads(self, tools: Sequence[Tool]) -> list[str]:
+        return [name_and_arguments(tool) for tool in tools]
+
+    def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
         return [call_of(json.loads(text))]
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:

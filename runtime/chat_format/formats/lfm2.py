@@ -9,6 +9,7 @@ from typing import Any
 from runtime.chat_format.allowed import Allowed, allowed_by
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.special_tokens import SpecialTokens, without_special
 
 _JSON_NAMES = {"true": True, "false": False, "null": None}
 # A text, or the name of a function or an argument, which may be one that Python does not allow.
@@ -29,7 +30,10 @@ class Lfm2:
             or (self.begin in special_tokens and "List of tools: " in source)
         )
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+    def heads(self, tools: Sequence[Tool]) -> list[str]:
+        return [f"[{tool.name}(" for tool in tools]
+
+    def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
         names: list[str] = []
 
         def numbered(found: re.Match[str]) -> str:
@@ -39,7 +43,7 @@ class Lfm2:
             return f"n{len(names) - 1}"
 
         try:
-            calls = ast.parse(_NAME.sub(numbered, text.strip()), mode="eval").body
+            calls = ast.parse(_NAME.sub(numbered, without_special(text).strip()), mode="eval").body
         except (SyntaxError, RecursionError, MemoryError) as error:
             raise ValueError(str(error)) from None
         listed = calls.elts if isinstance(calls, ast.List) else [calls]

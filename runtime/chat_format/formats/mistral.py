@@ -5,10 +5,12 @@ import re
 from collections.abc import Collection, Sequence
 
 from runtime.chat_format.calls import Tool, ToolCall, call_of
+from runtime.chat_format.formats.hermes import name_and_arguments
 from runtime.chat_format.formats.phi4 import call_list
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.special_tokens import SpecialTokens
 
-_HEADER = re.compile(r"\s*(?:\[TOOL_CALLS\])?\s*([^\[{\s]+)\s*(?:\[CALL_ID\][^\[]*)?\[ARGS\]\s*")
+_HEADER = r"\s*(?:{begin})?\s*([^\[{{\s\ud800-\udfff]+)\s*(?:{id}[^{{]*?)?{arguments}\s*"
 _JSON = json.JSONDecoder()
 
 
@@ -24,7 +26,10 @@ class MistralList:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+    def heads(self, tools: Sequence[Tool]) -> list[str]:
+        return ["[" + name_and_arguments(tool) for tool in tools]
+
+    def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
         calls = json.loads(text)
         if not isinstance(calls, list):
             raise ValueError("the calls are not a list")
@@ -46,11 +51,17 @@ class Mistral:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source and "[ARGS]" in source
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+    def heads(self, tools: Sequence[Tool]) -> list[str]:
+        return [tool.name + mark for tool in tools for mark in ("[ARGS]", "[CALL_ID]")]
+
+    def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
+        marks = {"begin": self.begin, "id": "[CALL_ID]", "arguments": "[ARGS]"}
+        written = {name: re.escape(special.written(mark)) for name, mark in marks.items()}
+        header = re.compile(_HEADER.format_map(written))
         calls: list[ToolCall] = []
         at, end = 0, len(text.rstrip())
         while at < end or not calls:
-            found = _HEADER.match(text, at)
+            found = header.match(text, at)
             if found is None:
                 raise ValueError("a call has no arguments")
             arguments, at = _JSON.raw_decode(text, found.end())

@@ -7,6 +7,7 @@ from typing import Any
 from runtime.chat_format.calls import Tool, ToolCall, call_of
 from runtime.chat_format.formats.hermes import name_and_arguments
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.special_tokens import SpecialTokens
 
 
 class Phi4:
@@ -19,7 +20,10 @@ class Phi4:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return "<|tool|>" in source
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+    def heads(self, tools: Sequence[Tool]) -> list[str]:
+        return ["[" + name_and_arguments(tool) for tool in tools]
+
+    def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
         calls = json.loads(text)
         return [call_of(call) for call in (calls if isinstance(calls, list) else [calls])]
 

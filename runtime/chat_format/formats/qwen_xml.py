@@ -8,6 +8,7 @@ from typing import Any
 from runtime.chat_format.allowed import allowed_by
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.special_tokens import SpecialTokens
 from runtime.errors import RunnerError
 
 _FUNCTION = re.compile(r"\s*<function=([^>\n]+)>(.*?)(?:</function>)?\s*", re.DOTALL)
@@ -27,7 +28,10 @@ class QwenXml:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return "<tool_call>" in source and "<function=" in source
 
-    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+    def heads(self, tools: Sequence[Tool]) -> list[str]:
+        return [f"<function={tool.name}>" for tool in tools]
+
+    def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
         found = _FUNCTION.fullmatch(text)
         if found is None:
             raise ValueError("a call has no function")

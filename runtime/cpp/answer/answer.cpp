@@ -24,8 +24,7 @@ Answer::Answer(const Model& model, const GenerateOptions& options,
       stats_(*stats),
       sampler_(options.sampler, prompt),
       at_start_(begins_text(model, prompt)),
-      text_(model.tokenizer(), options.output, on_text, at_start_,
-            prompt.empty() ? -1 : prompt.back()),
+      text_(model.tokenizer(), options.output, on_text, at_start_, prompt),
       length_(static_cast<int64_t>(prompt.size())) {
   stats_.stop_reason = StopReason::kNone;
   stats_.end_token = -1;

@@ -39,6 +39,9 @@ std::string StopTexts::push(std::string_view text) {
   return decided;
 }
 
-std::string StopTexts::finish() { return std::exchange(held_, {}); }
+std::string StopTexts::finish() {
+  for (Search& search : searches_) search.matched = 0;
+  return std::exchange(held_, {});
+}
 
 }  // namespace thimble

@@ -17,7 +17,7 @@ class StopTexts {
 
   /// Adds complete characters; returns what is decided: text before any stop text.
   std::string push(std::string_view text);
-  /// What is held back, where the text ends.
+  /// What is held back, where the text ends; another may follow it.
   std::string finish();
 
   /// Whether a stop text is complete; what follows is ignored.

@@ -167,6 +167,27 @@ int thimble_chat_start(thimble_runner* runner, const char* system, size_t system
                 error, error_size);
 }
 
+int64_t thimble_chat_begin(thimble_runner* runner, const char* system, size_t system_size,
+                           char* error, size_t error_size) {
+  thimble::Conversations& conversations = runner->runner->conversations();
+  const int64_t before = conversations.number(), begun = conversations.begin();
+  if (thimble_chat_start(runner, system, system_size, error, error_size) == 0) return begun;
+  (void)conversations.choose(before);
+  conversations.end(begun);
+  return -1;
+}
+
+int thimble_chat_choose(thimble_runner* runner, int64_t conversation, char* error,
+                        size_t error_size) {
+  if (runner->runner->conversations().choose(conversation)) return 0;
+  return report(thimble::Status::error("there is no conversation " + std::to_string(conversation)),
+                error, error_size);
+}
+
+void thimble_chat_end(thimble_runner* runner, int64_t conversation) {
+  runner->runner->conversations().end(conversation);
+}
+
 int thimble_chat_say(thimble_runner* runner, const char* message, size_t message_size,
                      const thimble_options* options, thimble_text_callback on_text, void* context,
                      int64_t* dropped_turns, char* error, size_t error_size) {

@@ -141,6 +141,13 @@ THIMBLE_API const char* thimble_answer_numbers(void);
 THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
                                         char* error, size_t error_size);
 
+/// Makes a callback receive the special tokens of answers, except the one that ends an answer: each
+/// as its text, between the texts before and behind it, in place of special_text. So a special
+/// token can be told from text that spells it; no stop text has one in it. Returning 0 ends the
+/// answer. A null callback ends that.
+THIMBLE_API void thimble_settings_special(thimble_settings* settings,
+                                          thimble_text_callback on_special, void* context);
+
 /// Adds a number from -100 to 100 to the logit of a token, in place of one set before. -100 bans
 /// the token where any other may come. Returns 0 on success.
 THIMBLE_API int thimble_settings_bias(thimble_settings* settings, int32_t token, double value,
@@ -183,14 +190,33 @@ THIMBLE_API void thimble_use_settings(thimble_runner* runner, const thimble_sett
 THIMBLE_API int thimble_chat_start(thimble_runner* runner, const char* system, size_t system_size,
                                    char* error, size_t error_size);
 
-/// Answers the next message of the chat, `message_size` bytes; a callback receives the text. If the
-/// context has no room for the conversation and an answer, the oldest turns (a message and its
+/// Answers the next message of the chat, `message_size` bytes; a callback receives the text:
+/// without reasoning that special tokens set off, unless the settings ask for special tokens. If
+/// the context has no room for the conversation and an answer, the oldest turns (a message and its
 /// answer) are dropped permanently; their number is written to `dropped_turns`, which may be null.
 /// On failure the conversation does not change. Returns 0 on success.
 THIMBLE_API int thimble_chat_say(thimble_runner* runner, const char* message, size_t message_size,
                                  const thimble_options* options, thimble_text_callback on_text,
                                  void* context, int64_t* dropped_turns, char* error,
                                  size_t error_size);
+
+/// A runner may have several conversations. One is current: thimble_chat_start(),
+/// thimble_chat_say(), thimble_chat_reset() and thimble_chat_turns() are about it, it is saved and
+/// forked, and thimble_restore() replaces its messages. After the load and in a fork that is number
+/// 0.
+///
+/// Begins another, as thimble_chat_start() does; it becomes current. It has the messages that the
+/// runner was last restored or forked with, else none. Returns its number, above 0; -1 on failure,
+/// and then nothing changes.
+THIMBLE_API int64_t thimble_chat_begin(thimble_runner* runner, const char* system,
+                                       size_t system_size, char* error, size_t error_size);
+
+/// Makes a conversation current. Returns 0 on success.
+THIMBLE_API int thimble_chat_choose(thimble_runner* runner, int64_t conversation, char* error,
+                                    size_t error_size);
+
+/// Forgets a conversation, unless it is current.
+THIMBLE_API void thimble_chat_end(thimble_runner* runner, int64_t conversation);
 
 /// Removes every turn of the chat; the system message stays. Returns 0 on success.
 THIMBLE_API int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size);

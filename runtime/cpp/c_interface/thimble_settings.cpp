@@ -43,6 +43,14 @@ const char* thimble_answer_numbers(void) {
   return json.c_str();
 }
 
+void thimble_settings_special(thimble_settings* settings, thimble_text_callback on_special,
+                              void* context) {
+  settings->output.on_special = nullptr;
+  if (on_special != nullptr) {
+    settings->output.on_special = thimble::to_callback(on_special, context);
+  }
+}
+
 int thimble_settings_bias(thimble_settings* settings, int32_t token, double value, char* error,
                           size_t error_size) {
   const thimble::Status right = thimble::first_error(

@@ -7,6 +7,8 @@ namespace thimble::platform {
 
 bool input_is_terminal();
 bool output_is_terminal();
+/// Whether standard output and standard error go to one file, pipe or terminal.
+bool outputs_are_one();
 
 /// Writes to standard output, without a buffer. Returns how many bytes were written; -1 on failure,
 /// with errno: EINTR if a signal came first.

@@ -38,8 +38,8 @@ Result<int> continue_prompt(Runner& runner, const Options& options,
   StandardOutput output;
   const Status status = runner.generate(*tokens, generate, output.callback());
   if (!status.ok()) return status;
-  // A file or a pipe gets only the text.
-  if (platform::output_is_terminal()) output.write("\n");
+  // A file or a pipe gets only the text, unless what follows goes there too.
+  if (platform::output_is_terminal() || platform::outputs_are_one()) output.write("\n");
   if (!output.status().ok()) return fail(output.status(), kFailed);
   explain_end(runner);
   return code_of(runner.stats());

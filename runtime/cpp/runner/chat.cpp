@@ -43,7 +43,9 @@ Result<Chat::Question> Chat::ask(const std::string& message, int64_t max_new_tok
 Status Chat::answer(const Question& question, const GenerateOptions& options,
                     const TextCallback& on_text) {
   std::string answer;
-  Status status = runner_->generate(question.tokens, options, [&](std::string_view text) {
+  GenerateOptions content = options;
+  content.output.content_alone = !options.output.special_text && !options.output.on_special;
+  Status status = runner_->generate(question.tokens, content, [&](std::string_view text) {
     answer += text;
     return on_text(text);
   });

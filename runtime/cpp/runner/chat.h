@@ -8,9 +8,9 @@
 
 namespace thimble {
 
-/// A conversation with a model that has a chat template; its runner stores it together with the
-/// cache. Every turn renders the complete conversation; the runner computes only what its cache
-/// does not have yet. A turn is a user's message and its answer.
+/// A conversation with a model that has a chat template: the current one of its runner, which
+/// stores it together with the cache. Every turn renders the complete conversation; the runner
+/// computes only what its cache does not have yet. A turn is a user's message and its answer.
 ///
 /// A conversation that becomes too long for the context loses its oldest turns, never the system
 /// message: if less than a quarter of the context, or less than the answer's max_new_tokens, would
@@ -36,8 +36,9 @@ class Chat {
   /// dropped.
   Result<Question> ask(const std::string& message, int64_t max_new_tokens);
 
-  /// Generates the answer and adds it to the conversation. On failure the message is removed and no
-  /// turn is dropped.
+  /// Generates the answer and adds it to the conversation: its content alone, without reasoning
+  /// that special tokens set off, unless special tokens are asked for. On failure the message is
+  /// removed and no turn is dropped.
   Status answer(const Question& question, const GenerateOptions& options,
                 const TextCallback& on_text);
 

@@ -120,7 +120,7 @@ Status Runner::save(const std::string& path) const {
   SavedSession saved;
   saved.fingerprint = model_->file().fingerprint();
   saved.tokens = cached_;
-  saved.messages = conversation_;
+  saved.messages = conversations_.current();
   const Status status = (*session)->save(&saved.cache);
   return status.ok() ? write_session(path, saved) : status;
 }
@@ -136,7 +136,7 @@ Status Runner::restore(const std::string& path) {
   }
   cached_ = std::move(saved->tokens);
   if ((*session)->length() == static_cast<int64_t>(cached_.size())) {
-    conversation_ = std::move(saved->messages);
+    conversations_.restore(std::move(saved->messages));
     return {};
   }
   cached_.clear();
@@ -152,7 +152,7 @@ Result<std::unique_ptr<Runner>> Runner::fork() const {
   if (!cache.ok()) return cache.status();
   std::unique_ptr<Runner> runner(new Runner(model_, *cache));
   runner->cached_ = cached_;
-  runner->conversation_ = conversation_;
+  runner->conversations_.restore(conversations_.current());
   runner->stats_.adapter = stats_.adapter;
   runner->drafter_ = drafter_;
   return runner;
@@ -325,7 +325,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
 
 size_t Runner::turns() const {
   return static_cast<size_t>(
-      std::count_if(conversation_.begin(), conversation_.end(),
+      std::count_if(conversations_.current().begin(), conversations_.current().end(),
                     [](const Message& message) { return message.role == "assistant"; }));
 }
 

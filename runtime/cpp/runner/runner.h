@@ -15,6 +15,7 @@
 #include "draft/drafter.h"
 #include "draft/verified_draft.h"
 #include "model/model.h"
+#include "runner/conversations.h"
 
 namespace thimble {
 
@@ -75,9 +76,10 @@ class Runner {
   /// not reach so far back, the rest is computed again.
   Status truncate(size_t length);
 
-  /// The messages of the chat of this cache, maintained by Chat: the system message, if any, and
-  /// complete turns. They are saved, restored and forked with the cache.
-  std::vector<Message>& conversation() { return conversation_; }
+  /// The messages of the current chat, maintained by Chat: the system message, if any, and complete
+  /// turns. They are saved, restored and forked with the cache.
+  std::vector<Message>& conversation() { return conversations_.current(); }
+  Conversations& conversations() { return conversations_; }
   /// The number of its turns: a user's message and its answer.
   size_t turns() const;
 
@@ -134,7 +136,7 @@ class Runner {
   std::shared_ptr<Model> model_;
   int32_t cache_;                ///< its number in the session
   std::vector<int32_t> cached_;  ///< the tokens whose keys and values are in the cache
-  std::vector<Message> conversation_;
+  Conversations conversations_;
   std::shared_ptr<Drafter> drafter_;
   VerifiedDraft ahead_;
   CallCosts call_costs_;

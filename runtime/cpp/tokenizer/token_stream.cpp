@@ -6,11 +6,11 @@
 
 namespace thimble {
 
-TokenStream::TokenStream(const Tokenizer& tokenizer, bool at_start, bool special_text,
+TokenStream::TokenStream(const Tokenizer& tokenizer, bool at_start, SpecialTokens special,
                          int32_t behind)
     : tokenizer_(tokenizer),
       decoder_(tokenizer.decoder()),
-      special_text_(special_text),
+      special_(special),
       at_start_(at_start) {
   Progress progress;
   progress.at_start = at_start;
@@ -22,12 +22,13 @@ TokenStream::TokenStream(const Tokenizer& tokenizer, bool at_start, bool special
 }
 
 std::string TokenStream::push(int32_t id) {
-  if (decoder_.skips(id) && special_text_) {
+  const bool is_special = decoder_.skips(id);
+  if (is_special && special_ != SpecialTokens::kLeftOut) {
     if (waiting_ >= 0) add(std::exchange(waiting_, -1), /*last=*/false);
     held_ += std::exchange(between_, {});
-    held_ += tokenizer_.text_of(id);
+    if (special_ == SpecialTokens::kText) held_ += tokenizer_.text_of(id);
     at_start_ = false;
-  } else if (decoder_.skips(id)) {
+  } else if (is_special) {
     return finish_text(take(/*at_end=*/decoder_.skipped_cut()), /*at_end=*/false);
   } else if (!decoder_.knows_last()) {
     add(id, /*last=*/false);
@@ -35,7 +36,8 @@ std::string TokenStream::push(int32_t id) {
     if (waiting_ >= 0) add(waiting_, /*last=*/false);
     waiting_ = id;
   }
-  return finish_text(take(/*at_end=*/false), /*at_end=*/false);
+  const bool ends_characters = is_special && special_ == SpecialTokens::kApart;
+  return finish_text(take(ends_characters), /*at_end=*/false);
 }
 
 std::string TokenStream::finish() {

@@ -9,6 +9,13 @@
 
 namespace thimble {
 
+/// What becomes of special tokens in a text.
+enum class SpecialTokens {
+  kLeftOut,
+  kText,   ///< each is its text
+  kApart,  ///< left out too, but they end characters: the text before each is complete
+};
+
 /// Converts tokens, one after another, to text in complete characters.
 ///
 /// The bytes of an incomplete character are held back. Bytes that cannot become a character are
@@ -16,10 +23,10 @@ namespace thimble {
 class TokenStream {
  public:
   /// `tokenizer` must outlive the stream. `at_start`: the tokens begin a text, and do not go on
-  /// behind a prompt. `special_text`: special tokens are read as their text, and not left out.
-  /// `behind`: the prompt's last token, which reads otherwise where text follows it; -1: none.
-  explicit TokenStream(const Tokenizer& tokenizer, bool at_start = true, bool special_text = false,
-                       int32_t behind = -1);
+  /// behind a prompt. `behind`: the prompt's last token, which reads otherwise where text follows
+  /// it; -1: none.
+  explicit TokenStream(const Tokenizer& tokenizer, bool at_start = true,
+                       SpecialTokens special = SpecialTokens::kLeftOut, int32_t behind = -1);
 
   /// The text that `id` completes.
   std::string push(int32_t id);
@@ -41,7 +48,7 @@ class TokenStream {
 
   const Tokenizer& tokenizer_;
   const Decoder& decoder_;
-  const bool special_text_;
+  const SpecialTokens special_;
   bool at_start_;
   int32_t waiting_ = -1;      ///< a token that would read otherwise if it were the last
   std::string_view between_;  ///< what the prompt's last token has if text follows

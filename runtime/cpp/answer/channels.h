@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+
+namespace thimble {
+
+/// Tells the content of an answer from what the model thinks before it and from headers, where
+/// special tokens set those off: gpt-oss's channels, or a token at which reasoning begins and one
+/// at which it ends. In other formats all text is content.
+class Channels {
+ public:
+  /// \param tokenizer whose special tokens tell the format.
+  /// \param prompt the tokens before the answer, which may have begun the reasoning.
+  Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt);
+
+  /// A special token of the answer, by its text.
+  void enter(std::string_view name);
+
+  /// What of the text behind it is content.
+  std::string content_of(std::string_view text);
+
+ private:
+  enum class Part { kContent, kReasoning, kHeader };
+
+  bool has_messages_ = false;  ///< the format is gpt-oss's
+  std::pair<std::string_view, std::string_view> reasoning_;
+  Part part_ = Part::kContent;
+  std::string header_;     ///< of the message at work
+  bool at_start_ = false;  ///< of content behind reasoning: white space there is left out
+};
+
+}  // namespace thimble

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/chat_template.h"
+
+namespace thimble {
+
+/// The conversations of a runner, by number. One is the current one: 0 at first.
+class Conversations {
+ public:
+  using Messages = std::vector<Message>;
+
+  Messages& current() { return current_; }
+  const Messages& current() const { return current_; }
+
+  /// Replaces the messages of the current one, with which those begin that are begun from now on.
+  void restore(Messages messages) {
+    restored_ = messages;
+    current_ = std::move(messages);
+  }
+
+  /// Begins another, which becomes the current one; returns its number.
+  int64_t begin() {
+    others_[number_] = std::exchange(current_, restored_);
+    number_ = ++last_;
+    return number_;
+  }
+
+  /// Makes one the current one; false if there is none of that number.
+  bool choose(int64_t number) {
+    if (number == number_) return true;
+    const auto chosen = others_.find(number);
+    if (chosen == others_.end()) return false;
+    Messages messages = std::move(chosen->second);
+    others_.erase(chosen);
+    others_[number_] = std::exchange(current_, std::move(messages));
+    number_ = number;
+    return true;
+  }
+
+  /// Forgets one that is not the current one.
+  void end(int64_t number) { others_.erase(number); }
+
+  int64_t number() const { return number_; }
+
+ private:
+  int64_t number_ = 0, last_ = 0;
+  Messages current_;
+  Messages restored_;                   ///< what new ones begin with
+  std::map<int64_t, Messages> others_;  ///< that are not current
+};
+
+}  // namespace thimble

@@ -1,0 +1,166 @@
+"""Histories of agents, in templates that take only some of what OpenAI's interface takes."""
+
+import json
+from typing import Any
+
+import pytest
+from support.call_templates import SPECIAL_TOKENS, TEMPLATES, WITHOUT_CALLS
+
+from runtime.chat_format.conversation import prepare
+from runtime.chat_format.template import ChatTemplate
+from runtime.errors import RunnerError
+from runtime.server.chat import chat_prompts
+from runtime.server.requests import ChatRequest
+
+ROLES = """
+{%- set turn = namespace(user=true) %}
+{%- for m in messages %}
+{%- if m.role == 'system' and not loop.first %}{{ raise_exception('no system here') }}{% endif %}
+{%- if m.role in ('user', 'assistant') and not m.tool_calls %}
+{%- if (m.role == 'user') != turn.user %}{{ raise_exception('roles must alternate') }}{% endif %}
+{%- set turn.user = not turn.user %}
+{%- endif %}
+{%- endfor %}
+"""
+IDS = """
+{%- for m in messages %}
+{%- set of_calls = m.tool_calls | default([]) | map(attribute='id') | list %}
+{%- for id in of_calls + ([m.tool_call_id] if m.role == 'tool' else []) %}
+{%- if id | length != 9 %}{{ raise_exception('an id must have 9 characters') }}{% endif %}
+{%- endfor %}
+{%- endfor %}
+"""
+DESCRIBED = """
+{%- for tool in tools %}
+{{- 'TOOL ' + tool.function.name + tool.function.description + tool.function.parameters.type }}
+{%- endfor %}
+"""
+NAMED = """
+{%- for m in messages if m.role == 'tool' %}{{ m.name + ':' }}{% endfor %}
+"""
+WITHOUT_SYSTEM = """
+{%- if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}
+"""
+ITEMS = """
+{%- for m in messages %}{% for call in m.tool_calls or [] %}
+{%- for key, value in call.function.arguments.items() %}{% endfor %}
+{%- endfor %}{% endfor %}
+"""
+# It writes one call alone, and nothing beside it.
+ONE_CALL = """
+{{- '[' + tools | map(attribute='function.name') | join(' ') + ']' if tools }}
+{%- for m in messages %}
+{%- if m.tool_calls %}{{ '{' + m.tool_calls[0].function | tojson + '}' }}
+{%- else %}{{ '<' + m.role + '>' + m.content }}{% endif %}
+{%- endfor %}
+{#- "parameters":  ipython #}
+"""
+PICKY = {
+    **TEMPLATES,
+    "roles": ROLES + TEMPLATES["mistral"],
+    "ids": IDS + TEMPLATES["hermes"],
+    "described": DESCRIBED + TEMPLATES["hermes"],
+    "named": NAMED + TEMPLATES["gemma-4"],
+    "without system": WITHOUT_SYSTEM + ROLES + TEMPLATES["hermes"],
+    "items": ITEMS + TEMPLATES["hermes"],
+    "one call": ONE_CALL,
+    "all of it": WITHOUT_SYSTEM + ROLES + IDS + NAMED + ITEMS + DESCRIBED + TEMPLATES["mistral"],
+    "without calls": WITHOUT_CALLS["lfm2"],
+}
+TOOLS = [{"type": "function", "function": {"name": "look"}}]
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def said(text: str | None, *calls: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    calls_of = {"tool_calls": list(calls)} if calls else {}
+    return {"role": "assistant", "content": text, **calls_of, **fields}
+
+
+def call(number: str, arguments: object) -> dict[str, Any]:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {"id": number, "type": "function", "function": {"name": "look", "arguments": text}}
+
+
+def result(number: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": number, "content": text}
+
+
+SYSTEM = {"role": "system", "content": "s1"}
+# Each with the words that a prompt has, in this order.
+HISTORIES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "several rounds": (
+        [
+            *(SYSTEM, user("u1"), said(None, call("call_a-1", {"x": "a1"}))),
+            *(result("call_a-1", "r1"), said(None, call("b", {"x": "a2"})), result("b", "r2")),
+            *(said("f1"), user("u2")),
+        ],
+        "s1 u1 a1 r1 a2 r2 f1 u2",
+    ),
+    "several calls": (
+        [
+            *(user("u1"), said(None, call("1", {"x": "a1"}), call("2", {"x": "a2"}))),
+            *(result("2", "r2"), result("1", "r1")),
+        ],
+        "u1 a1 a2 r1 r2",
+    ),
+    "content beside calls": (
+        [
+            user("u1"),
+            said("c1", call("7" * 40, {"x": "a1"}), reasoning="y1"),
+            result("7" * 40, "r1"),
+        ],
+        "u1 c1 a1 r1",
+    ),
+    "malformed arguments": (
+        [user("u1"), said(None, call("é", '{"x": "a1')), result("é", "r1")],
+        "u1 a1 r1",
+    ),
+    "arguments that are a list": (
+        [user("u1"), said(None, call("1", ["a1"])), result("1", "r1")],
+        "u1 a1 r1",
+    ),
+    "no arguments": ([user("u1"), said("", call("1", "")), result("1", "r1")], "u1 look r1"),
+    "a result of no call": ([user("u1"), said(None, call("1", {})), result("2", "r1")], "u1 r1"),
+    "users": ([user("u1"), user("u2"), said("f1"), said("f2"), user("u3")], "u1 u2 f1 f2 u3"),
+    "a user behind a result": (
+        [SYSTEM, user("u1"), said(None, call("1", {})), result("1", "r1"), user("u2")],
+        "s1 u1 r1 u2",
+    ),
+    "the assistant begins": ([said("f1"), user("u1")], "f1 u1"),
+    "an empty answer": ([user("u1"), said(None), user("u2")], "u1 u2"),
+    "late instructions": ([user("u1"), said("f1"), SYSTEM, user("u2")], "u1 f1 s1 u2"),
+}
+
+
+@pytest.mark.parametrize("name", PICKY)
+@pytest.mark.parametrize("history", HISTORIES)
+def test_nothing_of_a_history_is_lost(name: str, history: str) -> None:
+    messages, words = HISTORIES[history]
+    fields = {"model": "m", "messages": messages, "tools": TOOLS, "functions": None}
+    request = ChatRequest.model_validate(fields)
+    template = ChatTemplate(PICKY[name], "", "</s>", SPECIAL_TOKENS)
+    (prompt,) = chat_prompts(request, template)
+    text = "".join(piece for piece, _ in prompt.pieces)
+    assert "look" in text
+    wanted = words.split()
+    if history == "several calls":  # in any order, but each result behind its call
+        assert all(text.rindex(f"r{n}") > text.index(f"a{n}") for n in "12")
+    else:
+        places = [text.rindex(word) for word in wanted]
+        assert places == sorted(places), text
+
+
+def test_a_history_that_a_template_takes_is_not_changed() -> None:
+    messages, _ = HISTORIES["users"]
+    pieces = prepare(ChatTemplate(TEMPLATES["hermes"], "", "", ()), messages).pieces
+    text = "".join(piece for piece, _ in pieces)
+    assert text.count("<|im_start|>user\nu1<|im_end|>\n<|im_start|>user\nu2<|im_end|>") == 1
+
+
+def test_what_no_change_mends_is_refused_as_it_was_at_first() -> None:
+    template = ChatTemplate("{{ raise_exception('no ' ~ messages | length) }}", "", "", ())
+    with pytest.raises(RunnerError, match="refuses the messages: no 5$"):
+        prepare(template, HISTORIES["users"][0])
