@@ -3,7 +3,7 @@
 import ctypes
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -81,20 +81,20 @@ def token_ids(tokens: Sequence[int]) -> "NDArray[np.int32]":
     return ids.astype(np.int32)
 
 
-def piece_array(pieces: Sequence[tuple[str, bool]]) -> "ctypes.Array[Piece]":
+def piece_array(pieces: Iterable[tuple[str, bool]]) -> "ctypes.Array[Piece]":
     """Returns texts, each with whether it may contain special tokens, as the library takes them.
 
     Raises:
         RunnerError: they are something else.
     """
-    if not isinstance(pieces, list | tuple):
+    if isinstance(pieces, str | bytes) or not isinstance(pieces, Iterable):
         raise RunnerError(
             f"pieces are {pieces!r}, but must be a list of pairs: a string and a bool"
         )
     found = []
     for piece in pieces:
         match piece:
-            case (str(text), bool(literal)):
+            case (str(text), int(literal)):  # True or False
                 data = utf8_of("a piece", text)
                 found.append(Piece(data, len(data), literal))
             case _:

@@ -8,10 +8,7 @@ namespace thimble {
 
 TokenStream::TokenStream(const Tokenizer& tokenizer, bool at_start, SpecialTokens special,
                          int32_t behind)
-    : tokenizer_(tokenizer),
-      decoder_(tokenizer.decoder()),
-      special_(special),
-      at_start_(at_start) {
+    : tokenizer_(tokenizer), decoder_(tokenizer.decoder()), special_(special), at_start_(at_start) {
   Progress progress;
   progress.at_start = at_start;
   progress_.assign(decoder_.finish().size(), progress);
