@@ -11,7 +11,8 @@
 namespace thimble {
 
 /// The JSON texts that a JSON schema (draft 2020-12, and what drafts 4 to 7 wrote otherwise)
-/// describes. Properties come in the schema's order. Keywords that are not supported are refused,
+/// describes. Properties come in the schema's order, and an object that lists some has no others
+/// unless the schema says so. Keywords that are not supported are refused,
 /// with their path. Notes tell where the texts are other than the schema's.
 Result<Grammar::Node> parse_schema(std::string_view text, Grammar* grammar,
                                    std::vector<std::string>* notes);

@@ -154,9 +154,12 @@ Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::strin
 Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::string& path) {
   const Json *properties = schema.find("properties"), *required = schema.find("required");
   const Json* additional = schema.find("additionalProperties");
-  const Json nothing_else = Json::object(), anything = Json::boolean(true);
-  if (properties == nullptr) properties = &nothing_else;
-  if (additional == nullptr) additional = &anything;
+  const Json none = Json::object(), anything = Json::boolean(true), nothing = Json::boolean(false);
+  // Authors who list properties mean these: a model that may add others goes on adding.
+  const bool closed = additional == nullptr && properties != nullptr &&
+                      schema.find("unevaluatedProperties") == nullptr;
+  if (properties == nullptr) properties = &none;
+  if (additional == nullptr) additional = closed ? &nothing : &anything;
   if (!properties->is(Json::Kind::kObject)) {
     return error_at(path, "has properties that are not an object");
   }
@@ -179,12 +182,13 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
 
   const Result<Grammar::Node> more = node(*additional, path + "/additionalProperties");
   if (!more.ok()) return more;
+  const Grammar::Node unlisted = closed ? layout_->any() : *more;  // if it is required
   std::vector<JsonMember> members;
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& name = names[i];
     const bool listed = i < properties->keys.size();
     const Result<Grammar::Node> value =
-        listed ? node(properties->values[i], path + "/properties/" + name) : more;
+        listed ? node(properties->values[i], path + "/properties/" + name) : unlisted;
     if (!value.ok()) return value;
     const bool is_needed = std::binary_search(needed.begin(), needed.end(), name);
     if (*allowed_names && !program_matches(**allowed_names, quoted_json(name))) {
