@@ -1,7 +1,9 @@
 """JSON schemas as constraints: which texts they let through, and what is refused."""
 
+import itertools
 import json
 import random
+import re
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -165,6 +167,12 @@ PLACES: list[tuple[object, str, str]] = [
         '{"bac',
         REFUSED,
     ),
+    ({"type": "string", "pattern": "a", "maxLength": 10**9}, '"bab"', ENDS),
+    ({"type": "string", "pattern": "^é\\n$", "minLength": 2}, '"é\\n"', ENDS),
+    ({"type": "string", "format": "uri", "maxLength": 2083}, '"http://a.b/c"', ENDS),
+    ({"type": "string", "format": "email", "maxLength": 320}, '"a@b.c"', ENDS),
+    ({"type": "string", "format": "email", "maxLength": 4}, '"ab@c', BEGINS),
+    ({"type": "string", "format": "email", "maxLength": 4}, '"abc', REFUSED),
     ({"const": 'a"b'}, '"a\\"b"', ENDS),
     ({"anyOf": [{"type": "integer"}, {"type": "null"}], "minimum": 5}, "-", REFUSED),
     ({"anyOf": [{"type": "integer"}, {"type": "null"}], "minimum": 5}, "51", MATCHES),
@@ -344,7 +352,7 @@ REFUSALS: list[tuple[object, str]] = [
     ({"type": "string", "pattern": "a(?=b)"}, "the JSON schema at # has a pattern that is not "
      "supported: the regular expression 'a(?=b)' is refused at offset 1: a lookahead is not "
      "supported"),
-    ({"type": "string", "pattern": "a", "maxLength": 10**9}, "the JSON schema at # joins pattern, "
+    ({"type": "string", "pattern": "a.{20}$", "maxLength": 99}, "the JSON schema at # joins pattern, "
      "format or lengths of a string, which takes more than 20000 states: write them as one "
      "pattern"),
     ({"pattern": ["a"]}, "the JSON schema at # has a pattern that is not a string"),
@@ -368,6 +376,32 @@ REFUSALS: list[tuple[object, str]] = [
 def test_refusals(cpp_build: Path, schema: object, sentence: str) -> None:
     text = schema if isinstance(schema, str | bytes) else json.dumps(schema)
     assert refusal(cpp_build, SCHEMA, text) == sentence
+
+
+COUNTED = ["^(aab)*$", "^a*b?$", "^(b|aa)+$", "^(a|b)*bab$", "a(aaa)*b$", "^(a{4})*|b$"]
+
+
+def test_lengths_beside_a_pattern(cpp_build: Path) -> None:
+    """No beginning is let through from which no text of such a length can be reached."""
+    words = ["".join(word) for n in range(10) for word in itertools.product("ab", repeat=n)]
+    for pattern, (low, high) in itertools.product(COUNTED, [(0, 5), (3, 4), (4, 9), (5, 5)]):
+        inside = {w for w in words if low <= len(w) <= high and re.search(pattern, w)}
+        begun = {word[:n] for word in inside for n in range(len(word) + 1)}
+        schema = {"type": "string", "pattern": pattern, "minLength": low, "maxLength": high}
+        if not inside:
+            assert refusal(cpp_build, SCHEMA, schema) == "the JSON schema has no text that matches"
+            continue
+        tried = [word for word in words if len(word) <= 6]
+        texts = [f'"{word}' for word in tried]
+        assert [
+            (word, place == BEGINS, end)
+            for word, place, end in zip(
+                tried,
+                places(cpp_build, SCHEMA, schema, texts),
+                accepts(cpp_build, SCHEMA, schema, [f'{text}"' for text in texts]),
+                strict=True,
+            )
+        ] == [(word, word in begun, word in inside) for word in tried], schema
 
 
 def test_hostile_schemas_end_soon(cpp_build: Path) -> None:

@@ -77,9 +77,7 @@ Grammar::Node JsonStrings::character(const CodePoints& points) {
 Grammar::Node JsonStrings::end_of_any() {
   if (!end_of_any_) {
     const Grammar::Rule rule = grammar_->add_rule("end of a string");
-    const Grammar::Node any =
-        grammar_->repeat(character(CodePoints::all()), 0, Grammar::kUnlimited);
-    grammar_->define(rule, grammar_->sequence({any, grammar_->literal("\"")}));
+    grammar_->define(rule, grammar_->sequence({any_content(), grammar_->literal("\"")}));
     end_of_any_ = grammar_->call(rule);
   }
   return *end_of_any_;
@@ -101,11 +99,17 @@ Grammar::Node JsonStrings::of_length(uint64_t min, uint64_t max) {
 }
 
 Result<Grammar::Node> JsonStrings::matching(std::string_view regex, bool whole) {
-  const Result<Grammar::Node> content =
-      regex_node(regex, /*search=*/!whole, grammar_,
-                 [this](const CodePoints& points) { return character(points); });
-  if (!content.ok()) return content;
-  return quoted(*content);
+  const Result<Grammar::Node> found = content(regex, whole);
+  return found.ok() ? quoted(*found) : found;
+}
+
+Result<Grammar::Node> JsonStrings::content(std::string_view regex, bool whole) {
+  return regex_node(regex, /*search=*/!whole, grammar_,
+                    [this](const CodePoints& points) { return character(points); });
+}
+
+Grammar::Node JsonStrings::any_content() {
+  return grammar_->repeat(character(CodePoints::all()), 0, Grammar::kUnlimited);
 }
 
 Result<Grammar::Node> JsonStrings::except(std::vector<std::string> texts) {

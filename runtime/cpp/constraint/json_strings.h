@@ -27,6 +27,11 @@ class JsonStrings {
   /// Strings in which a regular expression matches somewhere; or, if it is `whole`, that it matches
   /// as a whole.
   Result<Grammar::Node> matching(std::string_view regex, bool whole);
+  /// The same without the quotes.
+  Result<Grammar::Node> content(std::string_view regex, bool whole);
+  /// What any string has between its quotes.
+  Grammar::Node any_content();
+  Grammar::Node quoted(Grammar::Node content);
   /// Any string but these.
   Result<Grammar::Node> except(std::vector<std::string> texts);
 
@@ -34,7 +39,6 @@ class JsonStrings {
   Grammar::Node character(const CodePoints& points);
 
  private:
-  Grammar::Node quoted(Grammar::Node content);
   Grammar::Node beyond_ascii();
   Grammar::Node end_of_any();
   Grammar::Node except_tail(const std::vector<std::string>& texts, size_t begin, size_t end,

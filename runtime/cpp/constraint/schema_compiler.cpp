@@ -115,6 +115,8 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
                                        [&](const Json& v) { return to_text(v) == text; });
     values = listed ? std::vector<Json>{*constant} : std::vector<Json>{};
   }
+  const Result<Json> flat = only_type ? Json::boolean(true) : merger_.flatten(rest, path);
+  if (!flat.ok()) return flat.status();
   std::vector<std::string> texts;
   std::vector<Grammar::Node> nodes;
   for (const Json& value : values) {
@@ -124,7 +126,7 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
     };
     if (!has(type) && !(type == "integer" && has("number"))) continue;
     if (!only_type) {
-      const Result<bool> accepted = holds(rest, value, path);
+      const Result<bool> accepted = flat_holds(*flat, value, path, 0);
       if (!accepted.ok()) return accepted.status();
       if (!*accepted) continue;
     }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/counted_text.h"
 #include "constraint/grammar.h"
 #include "constraint/json.h"
 #include "constraint/json_layout.h"
@@ -62,6 +63,7 @@ class SchemaCompiler {
   /// Whether a schema describes a value, whatever the order of its names and the form of its
   /// numbers.
   Result<bool> holds(const Json& schema, const Json& value, const std::string& path, int depth = 0);
+  Result<bool> flat_holds(const Json& flat, const Json& value, const std::string& path, int depth);
   Result<bool> holds_items(const Json& schema, const Json& value, const std::string& path,
                            int depth);
   Result<bool> holds_members(const Json& schema, const Json& value, const std::string& path,
@@ -70,6 +72,11 @@ class SchemaCompiler {
                                 const std::string& path);
   Result<Grammar::Node> number(const Json& schema, bool integer, const std::string& path);
   Result<Grammar::Node> string(const Json& schema, const std::string& path);
+  /// A regular expression, and whether it matches a string as a whole.
+  using StringPart = std::pair<std::string_view, bool>;
+  /// The texts within quotes that match all parts; null if there is none.
+  Result<CountedText::Shared> lengths_of(const std::vector<StringPart>& parts,
+                                         const std::string& path);
   Result<Grammar::Node> array(const Json& schema, const std::string& path);
   Result<Grammar::Node> object(const Json& schema, const std::string& path);
   /// What the schema's propertyNames allow, in quotes; none if it has none.
@@ -84,7 +91,10 @@ class SchemaCompiler {
   JsonLayout* layout_;
   std::vector<std::string>* notes_;
   int nesting_;
-  std::map<std::string, Grammar::Node> rules_;  ///< by the schema's text
+  std::map<std::string, Grammar::Node> rules_;          ///< by the schema's text
+  std::map<std::string, CountedText::Shared> lengths_;  ///< by their parts
+  /// By the text of a schema of strings or numbers; null if it has no values.
+  std::map<std::string, std::unique_ptr<Recognizer>> checked_;
   std::deque<Pending> pending_;
 };
 

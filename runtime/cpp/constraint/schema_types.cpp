@@ -78,8 +78,7 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
   for (const Result<uint64_t>* length : {&min, &max}) {
     if (!length->ok()) return length->status();
   }
-  // Regular expressions, and whether they match a string as a whole.
-  std::vector<std::pair<std::string_view, bool>> regexes;
+  std::vector<StringPart> regexes;
   if (const Json* patterns = schema.find("pattern")) {
     for (const Json& pattern : patterns->values) regexes.emplace_back(pattern.text, false);
   }
@@ -100,22 +99,40 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
     if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
     return grammar_->shared(*node);
   }
-  std::vector<Program> programs;
-  for (size_t i = 0; i < regexes.size() + (bounded ? 1 : 0); ++i) {
+  const Result<CountedText::Shared> lengths = lengths_of(regexes, path);
+  if (!lengths.ok()) return lengths.status();
+  if (*lengths == nullptr) return grammar_->nothing();
+  return layout_->strings().quoted(
+      grammar_->counted_text(std::make_shared<CountedText>(*lengths, *min, *max)));
+}
+
+Result<CountedText::Shared> SchemaCompiler::lengths_of(const std::vector<StringPart>& parts,
+                                                       const std::string& path) {
+  std::string key;
+  for (const auto& [regex, whole] : parts) key += quoted_json(regex) + (whole ? "1" : "0");
+  const auto [place, is_new] = lengths_.try_emplace(key);
+  if (!is_new) return place->second;
+  std::vector<AutomatonPart> programs;
+  for (size_t i = 0; i <= parts.size(); ++i) {
     Grammar grammar;
     JsonStrings strings(&grammar);
-    const Result<Grammar::Node> node = i == regexes.size()
-                                           ? strings.of_length(*min, *max)
-                                           : strings.matching(regexes[i].first, regexes[i].second);
+    const Result<Grammar::Node> node = i == parts.size()
+                                           ? strings.any_content()
+                                           : strings.content(parts[i].first, parts[i].second);
     if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
     Result<Program> program = compile_program(grammar, *node);
-    if (!program.ok()) return grammar_->nothing();
-    programs.push_back(std::move(*program));
+    if (!program.ok()) return CountedText::Shared();
+    programs.push_back({std::move(*program), false});
   }
-  const Result<Grammar::Node> all = intersection(std::move(programs), grammar_);
-  if (all.ok()) return all;
-  return error_at(path, "joins pattern, format or lengths of a string, which " + all.message() +
-                            ": write them as one pattern");
+  Program characters = std::move(programs.back().program);
+  programs.pop_back();
+  Result<CountedText::Shared> lengths =
+      CountedText::lengths(std::move(programs), std::move(characters));
+  if (!lengths.ok()) {
+    return error_at(path, "joins pattern, format or lengths of a string, which " +
+                              lengths.message() + ": write them as one pattern");
+  }
+  return place->second = std::move(*lengths);
 }
 
 Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::string& path) {
@@ -179,6 +196,8 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
   std::sort(needed.begin(), needed.end());
   const Result<std::optional<Program>> allowed_names = names_of(schema, path);
   if (!allowed_names.ok()) return allowed_names.status();
+  std::optional<Recognizer> name_check;
+  if (*allowed_names) name_check.emplace(**allowed_names);
 
   const Result<Grammar::Node> more = node(*additional, path + "/additionalProperties");
   if (!more.ok()) return more;
@@ -191,7 +210,7 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
         listed ? node(properties->values[i], path + "/properties/" + name) : unlisted;
     if (!value.ok()) return value;
     const bool is_needed = std::binary_search(needed.begin(), needed.end(), name);
-    if (*allowed_names && !program_matches(**allowed_names, quoted_json(name))) {
+    if (name_check && !name_check->matches(quoted_json(name))) {
       if (is_needed) return grammar_->nothing();
       continue;
     }
