@@ -33,7 +33,7 @@ Result<Grammar::Node> separator_node(const std::string& regex, const char* mark,
 }  // namespace
 
 Result<JsonLayout> JsonLayout::create(Grammar* grammar, const JsonSpacing& spacing) {
-  JsonLayout layout(grammar);
+  JsonLayout layout(grammar, spacing);
   ByteSet white;
   for (const char c : {' ', '\n', '\r', '\t'}) white.set(static_cast<uint8_t>(c));
   if (spacing.flexible) {
@@ -62,7 +62,7 @@ Grammar::Node JsonLayout::any() {
   const Result<Grammar::Node> number = parse_regex(kJsonNumber, grammar_);
   const Grammar::Node node = grammar_->choice(
       {grammar_->literals({"null", "true", "false"}), *number, strings_.any(),
-       array({}, *any_, 0, Grammar::kUnlimited), object({}, {{strings_.any(), *any_, false}})});
+       array({}, *any_, 0, Grammar::kUnlimited), object({}, {{*other_names({}), *any_, false}})});
   grammar_->define(rule, node);
   return *any_;
 }
@@ -77,12 +77,21 @@ Grammar::Node JsonLayout::exactly(const Json& value) {
   if (value.is(Json::Kind::kObject)) {
     std::vector<JsonMember> members;
     for (size_t i = 0; i < value.keys.size(); ++i) {
-      members.push_back(
-          {grammar_->literal(quoted_json(value.keys[i])), exactly(value.values[i]), true});
+      members.push_back({grammar_->literal(names_.notation().write(value.keys[i])),
+                         exactly(value.values[i]), true});
     }
     return object(members, std::nullopt);
   }
-  return grammar_->literal(to_text(value));
+  return grammar_->literal(scalar(value));
+}
+
+std::string JsonLayout::scalar(const Json& value) const {
+  return value.is(Json::Kind::kString) ? strings_.notation().write(value.text) : to_text(value);
+}
+
+Result<Grammar::Node> JsonLayout::other_names(std::vector<std::string> listed) {
+  if (names_.notation().quote.empty()) listed.emplace_back();  // nobody would see it
+  return names_.except(std::move(listed));
 }
 
 Grammar::Node JsonLayout::pair(const JsonMember& member) {

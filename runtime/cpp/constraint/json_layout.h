@@ -22,6 +22,7 @@ struct JsonSpacing {
   bool flexible = false;  ///< white space anywhere inside an object or array, as much as one likes
   std::string item_separator = ",";  ///< regular expressions
   std::string key_separator = ":";
+  StringNotation strings, names;
 };
 
 /// An object's member.
@@ -38,6 +39,12 @@ class JsonLayout {
   static Result<JsonLayout> create(Grammar* grammar, const JsonSpacing& spacing);
 
   JsonStrings& strings() { return strings_; }
+  /// Names of members.
+  JsonStrings& names() { return names_; }
+  /// A text that stands for a string, a number, a boolean or null.
+  std::string scalar(const Json& value) const;
+  /// Any name but these.
+  Result<Grammar::Node> other_names(std::vector<std::string> listed);
   Grammar::Node any();
   Grammar::Node any_boolean();
   /// This value, in the order of its keys.
@@ -50,12 +57,13 @@ class JsonLayout {
                       uint64_t max);
 
  private:
-  explicit JsonLayout(Grammar* grammar) : grammar_(grammar), strings_(grammar) {}
+  JsonLayout(Grammar* grammar, const JsonSpacing& spacing)
+      : grammar_(grammar), strings_(grammar, spacing.strings), names_(grammar, spacing.names) {}
   Grammar::Node pair(const JsonMember& member);
   Grammar::Node enclosed(const char* open, Grammar::Node content, const char* close);
 
   Grammar* grammar_;
-  JsonStrings strings_;
+  JsonStrings strings_, names_;
   Grammar::Node space_ = 0, comma_ = 0, colon_ = 0;  ///< separators with the space beside them
   std::optional<Grammar::Node> any_;
 };

@@ -14,11 +14,23 @@
 
 namespace thimble {
 
+/// How strings are written.
+struct StringNotation {
+  std::string quote = "\"";  ///< around them; perhaps a token's mark, or empty
+  bool escapes = true;       ///< as JSON has them; otherwise characters are as they are
+  CodePoints points = CodePoints::all();  ///< that they may have without escapes
+
+  std::string write(std::string_view text) const;
+};
+
 /// JSON strings in a grammar. Characters are written as they are; only quotes, backslashes and
 /// control characters (U+007F is one) are escaped, by a letter or, control characters, by \u.
 class JsonStrings {
  public:
-  explicit JsonStrings(Grammar* grammar) : grammar_(grammar) {}
+  explicit JsonStrings(Grammar* grammar, StringNotation notation = {})
+      : grammar_(grammar), notation_(std::move(notation)) {}
+
+  const StringNotation& notation() const { return notation_; }
 
   /// Any string, with its quotes.
   Grammar::Node any();
@@ -45,6 +57,7 @@ class JsonStrings {
                             size_t depth);
 
   Grammar* grammar_;
+  StringNotation notation_;
   std::map<std::pair<uint64_t, uint64_t>, Grammar::Node> of_length_;
   std::optional<Grammar::Node> any_, beyond_ascii_, end_of_any_;
 };

@@ -133,7 +133,7 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
     if (value.is(Json::Kind::kArray) || value.is(Json::Kind::kObject)) {
       nodes.push_back(layout_->exactly(value));
     } else {
-      texts.push_back(to_text(value));
+      texts.push_back(layout_->scalar(value));
     }
   }
   if (!texts.empty()) nodes.push_back(grammar_->literals(std::move(texts)));
@@ -141,12 +141,15 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
 }
 
 Result<std::optional<Program>> SchemaCompiler::program_of(const Json& schema,
+                                                          const StringNotation& notation,
                                                           const std::string& path) {
   if (nesting_ == kMaxNesting) {
     return error_at(path, "has an enum beside other keywords, or propertyNames, within themselves");
   }
   Grammar grammar;
-  Result<JsonLayout> layout = JsonLayout::create(&grammar, JsonSpacing());
+  JsonSpacing spacing;
+  spacing.strings = spacing.names = notation;
+  Result<JsonLayout> layout = JsonLayout::create(&grammar, spacing);
   if (!layout.ok()) return layout.status();
   SchemaCompiler compiler(document_, &grammar, &*layout, nullptr, nesting_ + 1);
   const Result<Grammar::Node> node = compiler.compile(schema, path);

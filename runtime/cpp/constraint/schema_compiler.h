@@ -59,7 +59,8 @@ class SchemaCompiler {
                                 const std::string& path);
   Result<Grammar::Node> enumeration(const Json& schema, const std::string& path);
   /// The values of a schema as a program of its own; none if it has no values.
-  Result<std::optional<Program>> program_of(const Json& schema, const std::string& path);
+  Result<std::optional<Program>> program_of(const Json& schema, const StringNotation& notation,
+                                            const std::string& path);
   /// Whether a schema describes a value, whatever the order of its names and the form of its
   /// numbers.
   Result<bool> holds(const Json& schema, const Json& value, const std::string& path, int depth = 0);

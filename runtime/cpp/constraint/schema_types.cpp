@@ -115,7 +115,7 @@ Result<CountedText::Shared> SchemaCompiler::lengths_of(const std::vector<StringP
   std::vector<AutomatonPart> programs;
   for (size_t i = 0; i <= parts.size(); ++i) {
     Grammar grammar;
-    JsonStrings strings(&grammar);
+    JsonStrings strings(&grammar, layout_->strings().notation());
     const Result<Grammar::Node> node = i == parts.size()
                                            ? strings.any_content()
                                            : strings.content(parts[i].first, parts[i].second);
@@ -210,11 +210,12 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
         listed ? node(properties->values[i], path + "/properties/" + name) : unlisted;
     if (!value.ok()) return value;
     const bool is_needed = std::binary_search(needed.begin(), needed.end(), name);
-    if (name_check && !name_check->matches(quoted_json(name))) {
+    if (name_check && !name_check->matches(layout_->names().notation().write(name))) {
       if (is_needed) return grammar_->nothing();
       continue;
     }
-    members.push_back({grammar_->literal(quoted_json(name)), *value, is_needed});
+    members.push_back(
+        {grammar_->literal(layout_->names().notation().write(name)), *value, is_needed});
   }
   if (*more == grammar_->nothing()) return layout_->object(members, std::nullopt);
   const Result<Grammar::Node> others = other_names(names, *allowed_names, path);
@@ -228,7 +229,8 @@ Result<std::optional<Program>> SchemaCompiler::names_of(const Json& schema,
   const Json* names = schema.find("propertyNames");
   if (names == nullptr) return std::optional<Program>();
   // Values that are no strings are no names: other_names() has strings alone.
-  Result<std::optional<Program>> program = program_of(*names, path + "/propertyNames");
+  Result<std::optional<Program>> program =
+      program_of(*names, layout_->names().notation(), path + "/propertyNames");
   if (!program.ok()) return program.status();
   if (*program) return program;
   Grammar none;
@@ -240,9 +242,9 @@ Result<Grammar::Node> SchemaCompiler::other_names(const std::vector<std::string>
                                                   const std::optional<Program>& allowed,
                                                   const std::string& path) {
   Grammar grammar;
-  JsonStrings strings(&grammar);
+  JsonStrings strings(&grammar, layout_->names().notation());
   const Result<Grammar::Node> node =
-      allowed ? strings.except(listed) : layout_->strings().except(listed);
+      allowed ? strings.except(listed) : layout_->other_names(listed);
   if (!node.ok()) return error_at(path, "cannot be used: " + node.message());
   if (!allowed) return node;
   Result<Program> unlisted = compile_program(grammar, *node);

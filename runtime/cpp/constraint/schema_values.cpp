@@ -103,7 +103,8 @@ Result<bool> SchemaCompiler::flat_holds(const Json& flat, const Json& value,
   rest.set("type", Json::string(type));
   const auto [place, is_new] = checked_.try_emplace(to_text(rest));
   if (is_new) {
-    Result<std::optional<Program>> program = program_of(with_single_patterns(std::move(rest)), path);
+    Result<std::optional<Program>> program =
+        program_of(with_single_patterns(std::move(rest)), StringNotation(), path);
     if (!program.ok()) return program.status();
     if (program->has_value()) place->second = std::make_unique<Recognizer>(std::move(**program));
   }
