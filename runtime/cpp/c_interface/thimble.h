@@ -6,7 +6,8 @@
 /// libthimble: the runner for other languages. Every function may be called from any thread, but
 /// only one at a time for each runner. Text is UTF-8. A function that fails, for example because a
 /// number is out of range, writes one sentence to `error`, cut to `error_size` bytes with the
-/// closing zero.
+/// closing zero; a null `error` gets none. Options that are null are the defaults, a text of size 0
+/// may be null; other pointers that are null are errors, or, without `error`, do nothing.
 ///
 /// The structs of this header never change, so that callers compiled with an earlier version keep
 /// working. A later version adds structs and functions with new names.
