@@ -128,7 +128,7 @@ PLACES: list[tuple[object, str, str]] = [
         ENDS,
     ),
     ({"enum": [[1, 2], [3]], "items": {"maximum": 2}}, "[3", REFUSED),
-    ({"enum": [2.0, 7], "type": "integer", "maximum": 3}, "2.0", ENDS),
+    ({"enum": [2.0, 7], "type": "integer", "maximum": 3}, "2", ENDS),
     ({"const": 1000.0, "minimum": 5}, "1000.0", ENDS),
     ({"const": "ab", "anyOf": [{"pattern": "^b"}, {"pattern": "b$"}]}, '"ab"', ENDS),
     ({"type": "object", "propertyNames": {"pattern": "^[a-c]+$"}}, '{"ab":1,"c":[]}', ENDS),
@@ -325,9 +325,8 @@ REFUSALS: list[tuple[object, str]] = [
      "out, and check the answer for it"),
     ({"type": "str"}, 'the JSON schema has the type "str" at #, but it must be null, boolean, '
      "integer, number, string, array or object"),
-    ({"type": "string", "format": "iri"}, 'the JSON schema at # has the format "iri", but only '
-     "date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6 and uri are supported: "
-     "leave it out, or write a pattern"),
+    ({"type": "integer", "multipleOf": 1.5}, "the JSON schema at # has multipleOf 1.5, but it must "
+     "be a whole number of at most 15 digits"),
     ({"type": "object", "propertyNames": {"not": {"const": "a"}}}, "the JSON schema has the "
      'keyword "not" at #/propertyNames, which is not supported: leave it out, and check the answer '
      "for it"),

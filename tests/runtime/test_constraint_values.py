@@ -96,3 +96,22 @@ def test_lengths_beside_a_pattern(cpp_build: Path) -> None:
                 strict=True,
             )
         ] == [(word, word in begun, word in inside) for word in tried], schema
+
+
+# What frameworks write, with a text of its values and one that is none.
+FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
+    ({"type": "string", "nullable": True}, "null", "1"),
+    ({"enum": ["a"], "type": "string", "nullable": True}, "null", '"b'),
+    ({"type": "string", "format": "iri"}, '"a b"', "1"),
+    ({"type": "string", "format": "path"}, '"a/b"', "1"),
+    ({"type": "integer", "const": 1.0}, "1", "1.0"),
+    ({"type": "integer", "multipleOf": 7}, "-14", "15"),
+    ({"type": "integer", "multipleOf": 250, "minimum": 1, "exclusiveMaximum": 1000}, "750", "1000"),
+]
+
+
+@pytest.mark.parametrize(("schema", "right", "wrong"), FRAMEWORKS)
+def test_schemas_of_frameworks(
+    cpp_build: Path, schema: dict[str, object], right: str, wrong: str
+) -> None:
+    assert accepts(cpp_build, SCHEMA, schema, [right, wrong]) == [True, False]

@@ -133,7 +133,9 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
     if (value.is(Json::Kind::kArray) || value.is(Json::Kind::kObject)) {
       nodes.push_back(layout_->exactly(value));
     } else {
-      texts.push_back(layout_->scalar(value));
+      // JSON's 1.0 is a whole number, which an integer is written as.
+      const bool whole = type == "integer" && !has("number");
+      texts.push_back(whole ? plain_text(value) : layout_->scalar(value));
     }
   }
   if (!texts.empty()) nodes.push_back(grammar_->literals(std::move(texts)));

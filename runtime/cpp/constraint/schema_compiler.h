@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "constraint/counted_text.h"
+#include "constraint/decimal.h"
 #include "constraint/grammar.h"
 #include "constraint/json.h"
 #include "constraint/json_layout.h"
@@ -20,6 +21,9 @@ namespace thimble {
 
 /// The type of a value; of a whole number integer, however it is written.
 std::string type_of(const Json& value);
+
+/// A number without exponent and without zeros behind its fraction; others as they are.
+std::string plain_text(const Json& value);
 
 /// A schema that SchemaMerger has made as one that it takes, with one pattern in each part.
 Json with_single_patterns(Json schema);
@@ -72,6 +76,9 @@ class SchemaCompiler {
   Result<Grammar::Node> of_type(const std::string& type, const Json& schema,
                                 const std::string& path);
   Result<Grammar::Node> number(const Json& schema, bool integer, const std::string& path);
+  /// Whole numbers of a step.
+  Result<Grammar::Node> multiples(uint64_t step, const std::optional<Bound>& min,
+                                  const std::optional<Bound>& max, const std::string& path);
   Result<Grammar::Node> string(const Json& schema, const std::string& path);
   /// A regular expression, and whether it matches a string as a whole.
   using StringPart = std::pair<std::string_view, bool>;

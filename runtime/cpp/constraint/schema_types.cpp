@@ -17,6 +17,7 @@
 namespace thimble {
 namespace {
 
+constexpr uint64_t kMostStep = 1000;
 constexpr const char* kInteger = "-?(?:0|[1-9][0-9]*)";
 
 Status error_at(const std::string& path, const std::string& what) {
@@ -68,8 +69,57 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
   if (!min.ok()) return min.status();
   const auto max = bound(schema, "maximum", "exclusiveMaximum", false, path);
   if (!max.ok()) return max.status();
+  const Result<uint64_t> step = count_of(schema, "multipleOf", 0, path);
+  if (!step.ok()) return step.status();
+  if (*step > 0) return multiples(*step, *min, *max, path);
+  if (schema.find("multipleOf") != nullptr) {
+    return error_at(path, "has multipleOf 0, but it must be a whole number from 1 on");
+  }
   if (!*min && !*max) return parse_regex(integer ? kInteger : kJsonNumber, grammar_);
   return decimal_range(grammar_, *min, *max, integer);
+}
+
+Result<Grammar::Node> SchemaCompiler::multiples(uint64_t step, const std::optional<Bound>& min,
+                                                const std::optional<Bound>& max,
+                                                const std::string& path) {
+  if (step > kMostStep) {
+    return error_at(path, "has multipleOf " + std::to_string(step) + ", but at most " +
+                              std::to_string(kMostStep) + " is supported");
+  }
+  // A rule for each remainder of the digits so far.
+  Grammar own;
+  std::vector<Grammar::Rule> after;
+  for (uint64_t rest = 0; rest < step; ++rest) after.push_back(own.add_rule("remainder"));
+  const auto digits = [&](uint64_t rest, char first) {
+    std::vector<Grammar::Node> choices;
+    for (char digit = first; digit <= '9'; ++digit) {
+      const uint64_t next = (rest * 10 + static_cast<uint64_t>(digit - '0')) % step;
+      choices.push_back(
+          own.sequence({own.literal(std::string_view(&digit, 1)), own.call(after[next])}));
+    }
+    return choices;
+  };
+  for (uint64_t rest = 0; rest < step; ++rest) {
+    std::vector<Grammar::Node> choices = digits(rest, '0');
+    if (rest == 0) choices.push_back(own.empty());
+    own.define(after[rest], own.choice(std::move(choices)));
+  }
+  const Grammar::Node number =
+      own.sequence({own.optional(own.literal("-")), own.choice(digits(0, '1'))});
+  Result<Program> every = compile_program(own, own.choice({own.literal("0"), number}));
+  if (!every.ok()) return every.status();
+  std::vector<Program> programs;
+  programs.push_back(std::move(*every));
+  if (min || max) {
+    Grammar range;
+    Result<Program> inside = compile_program(range, decimal_range(&range, min, max, true));
+    if (!inside.ok()) return grammar_->nothing();
+    programs.push_back(std::move(*inside));
+  }
+  const Result<Grammar::Node> all = intersection(std::move(programs), grammar_);
+  if (all.ok()) return all;
+  return error_at(
+      path, "joins multipleOf with bounds, which " + all.message() + ": leave one of them out");
 }
 
 Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::string& path) {
@@ -84,12 +134,14 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
   }
   if (const Json* format = schema.find("format")) {
     const std::optional<std::string_view> regex = format_regex(format->text);
-    if (!format->is(Json::Kind::kString) || !regex) {
-      return error_at(path, "has the format " + to_text(*format).substr(0, 40) + ", but only " +
-                                format_names() +
-                                " are supported: leave it out, or write a pattern");
+    if (!format->is(Json::Kind::kString)) {
+      return error_at(path, "has a format that is not a string");
     }
-    regexes.emplace_back(*regex, true);
+    if (regex) regexes.emplace_back(*regex, true);
+    if (!regex && !is_free_format(format->text) && notes_ != nullptr) {
+      notes_->push_back("the JSON schema's format " + quoted_json(format->text).substr(0, 40) +
+                        " at " + path + " is not enforced: only " + format_names() + " are");
+    }
   }
   const bool bounded = *min > 0 || *max != Grammar::kUnlimited;
   if (regexes.empty()) return layout_->strings().of_length(*min, *max);

@@ -16,15 +16,14 @@ Status error_at(const std::string& path, const std::string& what) {
   return Status::error("the JSON schema at " + path + " " + what);
 }
 
-/// A number without exponent and without zeros behind its fraction; others as they are.
+}  // namespace
+
 std::string plain_text(const Json& value) {
   const auto number = value.is(Json::Kind::kNumber) ? parse_decimal(value.text) : std::nullopt;
   if (!number) return to_text(value);
   return (number->negative ? "-" : "") + number->integer +
          (number->fraction.empty() ? "" : "." + number->fraction);
 }
-
-}  // namespace
 
 std::string type_of(const Json& value) {
   switch (value.kind) {
