@@ -105,6 +105,11 @@ FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
     ({"type": "string", "format": "iri"}, '"a b"', "1"),
     ({"type": "string", "format": "path"}, '"a/b"', "1"),
     ({"type": "integer", "const": 1.0}, "1", "1.0"),
+    ({"type": "array", "items": {"enum": [1, "a", None]}, "uniqueItems": True}, '["a",1]', "[1,1]"),
+    ({"items": {"enum": [1, 2]}, "uniqueItems": True, "minItems": 2}, "[2,1]", "[1]"),
+    ({"items": {"enum": [1, 2]}, "uniqueItems": False, "type": "array"}, "[1,1]", "[3]"),
+    ({"type": "object", "minProperties": 1}, '{"a":1}', "{}"),
+    ({"properties": {"a": {}, "b": {}}, "minProperties": 1}, '{"b":1}', "{}"),
     ({"type": "integer", "multipleOf": 7}, "-14", "15"),
     ({"type": "integer", "multipleOf": 250, "minimum": 1, "exclusiveMaximum": 1000}, "750", "1000"),
 ]

@@ -1,5 +1,6 @@
 #include "constraint/json_layout.h"
 
+#include <bitset>
 #include <utility>
 
 #include "constraint/intersection.h"
@@ -99,7 +100,7 @@ Grammar::Node JsonLayout::pair(const JsonMember& member) {
 }
 
 Grammar::Node JsonLayout::object(const std::vector<JsonMember>& members,
-                                 const std::optional<JsonMember>& more) {
+                                 const std::optional<JsonMember>& more, bool not_empty) {
   // Those from the first required one on always follow another, or are it.
   size_t first_required = 0;
   while (first_required < members.size() && !members[first_required].required) ++first_required;
@@ -126,7 +127,7 @@ Grammar::Node JsonLayout::object(const std::vector<JsonMember>& members,
 
   std::vector<Grammar::Node> choices;  // by the member that is first
   if (first_required == members.size()) {
-    choices.push_back(grammar_->empty());
+    choices.push_back(not_empty ? grammar_->nothing() : grammar_->empty());
     choices.push_back(grammar_->sequence({more_pair, more_rest}));
   } else {
     choices.push_back(rest);
@@ -140,6 +141,26 @@ Grammar::Node JsonLayout::object(const std::vector<JsonMember>& members,
     rest = grammar_->call(rule);
   }
   return grammar_->shared(enclosed("{", grammar_->choice(std::move(choices)), "}"));
+}
+
+Grammar::Node JsonLayout::distinct(std::vector<Grammar::Node> items, uint64_t min, uint64_t max) {
+  for (Grammar::Node& item : items) item = grammar_->shared(item);
+  // A rule for each set of items that came says what may follow.
+  std::vector<Grammar::Rule> after;
+  const size_t sets = size_t{1} << items.size();
+  for (size_t set = 0; set < sets; ++set) after.push_back(grammar_->add_rule("distinct items"));
+  for (size_t set = 0; set < sets; ++set) {
+    const size_t count = std::bitset<32>(set).count();
+    std::vector<Grammar::Node> choices;
+    if (count >= min && count <= max) choices.push_back(grammar_->empty());
+    for (size_t i = 0; count < max && i < items.size(); ++i) {
+      if ((set >> i & 1) != 0) continue;
+      choices.push_back(grammar_->sequence({set == 0 ? grammar_->empty() : comma_, items[i],
+                                            grammar_->call(after[set | size_t{1} << i])}));
+    }
+    grammar_->define(after[set], grammar_->choice(std::move(choices)));
+  }
+  return grammar_->shared(enclosed("[", grammar_->call(after[0]), "]"));
 }
 
 Grammar::Node JsonLayout::array(const std::vector<Grammar::Node>& first, Grammar::Node more,

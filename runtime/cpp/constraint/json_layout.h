@@ -50,8 +50,11 @@ class JsonLayout {
   /// This value, in the order of its keys.
   Grammar::Node exactly(const Json& value);
   /// The members in their order, then any number of `more` ones, if there is one.
+  /// It may lack them all unless one is required, or it is `not_empty`.
   Grammar::Node object(const std::vector<JsonMember>& members,
-                       const std::optional<JsonMember>& more);
+                       const std::optional<JsonMember>& more, bool not_empty = false);
+  /// From `min` to `max` of these items, at most 10, each at most once.
+  Grammar::Node distinct(std::vector<Grammar::Node> items, uint64_t min, uint64_t max);
   /// `first` items, as far as they are present, then `more` ones; from `min` to `max` in all.
   Grammar::Node array(const std::vector<Grammar::Node>& first, Grammar::Node more, uint64_t min,
                       uint64_t max);

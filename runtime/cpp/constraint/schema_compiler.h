@@ -86,6 +86,8 @@ class SchemaCompiler {
   Result<CountedText::Shared> lengths_of(const std::vector<StringPart>& parts,
                                          const std::string& path);
   Result<Grammar::Node> array(const Json& schema, const std::string& path);
+  Result<Grammar::Node> distinct_items(const Json& schema, uint64_t min, uint64_t max,
+                                       const std::string& path);
   Result<Grammar::Node> object(const Json& schema, const std::string& path);
   /// What the schema's propertyNames allow, in quotes; none if it has none.
   Result<std::optional<Program>> names_of(const Json& schema, const std::string& path);

@@ -47,6 +47,7 @@ constexpr std::string_view kSupported[] = {
     "maximum",
     "minItems",
     "minLength",
+    "minProperties",
     "minimum",
     "multipleOf",
     "oneOf",
@@ -56,6 +57,7 @@ constexpr std::string_view kSupported[] = {
     "propertyNames",
     "required",
     "type",
+    "uniqueItems",
 };
 
 constexpr std::string_view kTypes[] = {"null",   "boolean", "integer", "number",
@@ -76,10 +78,9 @@ Status check_keyword(const std::string& key, const Json& value, const std::strin
   if (has(kSupported, key) || is_annotation(key)) return {};
   if (key == "nullable" && value.is_boolean()) return {};
   // Values of these that allow everything.
-  const bool none =
-      (key == "uniqueItems" || key == "unevaluatedProperties" || key == "unevaluatedItems") &&
-      value.is(key[0] == 'u' && key[1] == 'n' && key[2] == 'e' ? Json::Kind::kTrue
-                                                               : Json::Kind::kFalse);
+  const bool none = (key == "unevaluatedProperties" || key == "unevaluatedItems") &&
+                    value.is(key[0] == 'u' && key[1] == 'n' && key[2] == 'e' ? Json::Kind::kTrue
+                                                                             : Json::Kind::kFalse);
   if (none) return {};
   return Status::error("the JSON schema has the keyword " + quoted_json(key) + " at " + path +
                        ", which is not supported: leave it out, and check the answer for it");

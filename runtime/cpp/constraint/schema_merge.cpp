@@ -143,7 +143,8 @@ Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, 
     if (key == "pattern" && !schema.values[i].is(Json::Kind::kString)) {
       return error_at(path, "has a pattern that is not a string");
     }
-    if (key == "nullable") continue;
+    const bool may_repeat = key == "uniqueItems" && schema.values[i].is(Json::Kind::kFalse);
+    if (key == "nullable" || may_repeat) continue;
     // A list, because parts may have one each.
     own.set(key, key == "pattern" ? Json::array({schema.values[i]}) : schema.values[i]);
   }

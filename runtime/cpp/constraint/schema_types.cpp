@@ -18,6 +18,7 @@ namespace thimble {
 namespace {
 
 constexpr uint64_t kMostStep = 1000;
+constexpr size_t kMostDistinct = 10;
 constexpr const char* kInteger = "-?(?:0|[1-9][0-9]*)";
 
 Status error_at(const std::string& path, const std::string& what) {
@@ -193,6 +194,8 @@ Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::strin
   for (const Result<uint64_t>* length : {&min, &max}) {
     if (!length->ok()) return length->status();
   }
+  const bool distinct = schema.find("uniqueItems") != nullptr && *max > 1;
+  if (distinct) return distinct_items(schema, *min, *max, path);
   // Before draft 2020-12 the first items were called items, and the others additionalItems.
   const Json* items = schema.find("items");
   const Json* first = schema.find("prefixItems");
@@ -218,6 +221,31 @@ Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::strin
       node(items != nullptr ? *items : anything, path + "/" + more_key);
   if (!more.ok()) return more;
   return layout_->array(nodes, *more, *min, *max);
+}
+
+Result<Grammar::Node> SchemaCompiler::distinct_items(const Json& schema, uint64_t min, uint64_t max,
+                                                     const std::string& path) {
+  const Json* items = schema.find("items");
+  Result<Json> flat = Json::boolean(true);
+  if (items != nullptr && schema.find("prefixItems") == nullptr && !items->is(Json::Kind::kArray)) {
+    flat = merger_.flatten(*items, path + "/items");
+    if (!flat.ok()) return flat.status();
+  }
+  const Json* values = flat->find("enum");
+  if (values == nullptr || values->values.size() > kMostDistinct) {
+    return error_at(path, "has uniqueItems, which is supported for items of an enum of at most " +
+                              std::to_string(kMostDistinct) +
+                              " values alone: leave it out, and check the answer for it");
+  }
+  std::vector<Grammar::Node> nodes;
+  const Json listed = *values;
+  for (const Json& value : listed.values) {
+    flat->set("enum", Json::array({value}));
+    const Result<Grammar::Node> one = enumeration(*flat, path + "/items");
+    if (!one.ok()) return one;
+    if (*one != grammar_->nothing()) nodes.push_back(*one);
+  }
+  return layout_->distinct(std::move(nodes), min, max);
 }
 
 Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::string& path) {
@@ -246,6 +274,15 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
     if (known.insert(name.text).second) names.push_back(name.text);
   }
   std::sort(needed.begin(), needed.end());
+  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+  const Result<uint64_t> least = count_of(schema, "minProperties", 0, path);
+  if (!least.ok()) return least.status();
+  if (*least > std::max<size_t>(needed.size(), 1)) {
+    return error_at(path, "has minProperties " + std::to_string(*least) + ", but beyond the " +
+                              std::to_string(needed.size()) +
+                              " required ones only 1 is supported: require more by name");
+  }
+  const bool not_empty = *least > 0;
   const Result<std::optional<Program>> allowed_names = names_of(schema, path);
   if (!allowed_names.ok()) return allowed_names.status();
   std::optional<Recognizer> name_check;
@@ -269,11 +306,11 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
     members.push_back(
         {grammar_->literal(layout_->names().notation().write(name)), *value, is_needed});
   }
-  if (*more == grammar_->nothing()) return layout_->object(members, std::nullopt);
+  if (*more == grammar_->nothing()) return layout_->object(members, std::nullopt, not_empty);
   const Result<Grammar::Node> others = other_names(names, *allowed_names, path);
   if (!others.ok()) return others;
-  if (*others == grammar_->nothing()) return layout_->object(members, std::nullopt);
-  return layout_->object(members, JsonMember{*others, *more, false});
+  if (*others == grammar_->nothing()) return layout_->object(members, std::nullopt, not_empty);
+  return layout_->object(members, JsonMember{*others, *more, false}, not_empty);
 }
 
 Result<std::optional<Program>> SchemaCompiler::names_of(const Json& schema,

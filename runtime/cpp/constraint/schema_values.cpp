@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "constraint/decimal.h"
@@ -118,6 +119,10 @@ Result<bool> SchemaCompiler::holds_items(const Json& schema, const Json& value,
     if (!length->ok()) return length->status();
   }
   if (value.values.size() < *min || value.values.size() > *max) return false;
+  std::set<std::string> texts;
+  for (const Json& item : value.values) {
+    if (!texts.insert(to_text(item)).second && schema.find("uniqueItems") != nullptr) return false;
+  }
   const Json anything = Json::boolean(true);
   const Json *first = schema.find("prefixItems"), *more = schema.find("items");
   if (more != nullptr && more->is(Json::Kind::kArray)) {
@@ -137,6 +142,9 @@ Result<bool> SchemaCompiler::holds_items(const Json& schema, const Json& value,
 Result<bool> SchemaCompiler::holds_members(const Json& schema, const Json& value,
                                            const std::string& path, int depth) {
   const Json *properties = schema.find("properties"), *required = schema.find("required");
+  const Result<uint64_t> least = count_of(schema, "minProperties", 0, path);
+  if (!least.ok()) return least.status();
+  if (value.keys.size() < *least) return false;
   const Json *names = schema.find("propertyNames"), *more = schema.find("additionalProperties");
   if (required != nullptr && required->is(Json::Kind::kArray)) {
     for (const Json& name : required->values) {
