@@ -134,6 +134,7 @@ class _Work:
         runner._on_close = self.close
         self._changed = threading.Condition()
         self._running: dict[int, Generation] = {}
+        self._submitting = 0  # of these, those that the library compiles, perhaps for long
         self._closing = self._closing_when_done = False
         self._thread = threading.Thread(target=self._run, name="thimble-engine", daemon=True)
         self._thread.start()
@@ -142,24 +143,31 @@ class _Work:
         self, generation: Generation, request: Request, settings: int | None, adapter: str | None
     ) -> None:
         error = ctypes.create_string_buffer(ERROR_SIZE)
+        name = None if adapter is None else utf8_of("the adapter", adapter)
         with self._changed:
             handle = self.check_open()
             self._running[id(generation)] = generation  # before a step can end it
+            self._submitting += 1
+        try:  # without the lock: a constraint is compiled while others are answered
             generation._id = library().thimble_engine_submit_with(
                 handle,
                 ctypes.byref(request),
                 settings,
-                None if adapter is None else utf8_of("the adapter", adapter),
+                name,
                 generation._on_text,
                 generation._on_end,
                 None,
                 error,
                 ERROR_SIZE,
             )
-            if not generation._id:
-                del self._running[id(generation)]
-                raise RunnerError(text_of(error))
-            self._changed.notify()
+        finally:
+            with self._changed:
+                self._submitting -= 1
+                if not generation._id:
+                    del self._running[id(generation)]
+                self._changed.notify_all()
+        if not generation._id:
+            raise RunnerError(text_of(error))
 
     def cancel(self, request: int) -> None:
         with self._changed:
@@ -203,17 +211,22 @@ class _Work:
         if idle and threading.current_thread() is not self._thread:
             self._thread.join(MOST_WAIT_S)
 
+    def _has_work(self, left: int) -> bool:
+        return left > 0 or len(self._running) > self._submitting
+
     def _run(self) -> None:
         """Steps while there is work, waits for it otherwise; frees the engine in the end."""
         left = 0
         while True:
             with self._changed:
-                while not (self._closing or left or self._running or self._closing_when_done):
+                while not (self._closing or self._has_work(left) or self._closing_when_done):
                     self._changed.wait()
-                if self._closing or not (left or self._running):
+                if self._closing or not self._has_work(left):
                     break
             left = library().thimble_engine_step(self._handle)
         with self._changed:
+            while self._submitting:
+                self._changed.wait()
             handle, self._handle = self._handle, None
         library().thimble_engine_free(handle)
         self._runner._on_close = None

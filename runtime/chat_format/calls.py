@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runtime.chat_format.schemas import properties_of, schema_at
 from runtime.chat_format.special_tokens import without_special
 
 _LETTERS = string.ascii_letters + string.digits
@@ -66,18 +67,12 @@ class Tool:
 
     def arguments(self) -> list[tuple[str, Any, bool]]:
         """The arguments for a format that names them: name, schema, whether it is required."""
-        properties = self.parameters.get("properties", {})
+        found = properties_of(self.parameters)
         if not self.strict:
-            return [(name, True, False) for name in properties]
-        required = self.parameters.get("required", ())
-        shared = {k: self.parameters[k] for k in ("$defs", "definitions") if k in self.parameters}
+            return [(name, True, False) for name in found]
         return [
-            (
-                name,
-                {**shared, **schema} if isinstance(schema, Mapping) else schema,
-                name in required,
-            )
-            for name, schema in properties.items()
+            (name, schema_at(one.places, self.parameters), one.required)
+            for name, one in found.items()
         ]
 
 

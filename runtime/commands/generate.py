@@ -1,5 +1,6 @@
 """`python -m runtime generate`."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.errors import RunnerError
 
+INCOMPLETE = 3  # the exit code, as the runner's
 _RATES = "prefill", "decode"
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -126,6 +128,7 @@ def generate(
             click.echo(summary(runner.stats), err=True)
             if (reason := why_incomplete(runner.stats)) is not None:
                 click.echo(f"the answer is not complete: {reason}", err=True)
+                sys.exit(INCOMPLETE)
         except RunnerError as error:
             fail(error, 1 if float(runner.stats["prefill_s"]) > 0 else 2)
 

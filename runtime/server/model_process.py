@@ -136,6 +136,9 @@ def run_model(connection: Connection, options: ModelOptions) -> None:
         _Requests(connection, runner, engine, scorer).serve()
 
 
+CONSTRAINTS = frozenset(["json_schema", "regex", "choice", "grammar"])
+
+
 class _Requests:
     """The requests at work. Commands are read by one thread, events sent by another."""
 
@@ -149,14 +152,16 @@ class _Requests:
         self._running: dict[int, Generation] = {}
         # How many log-probabilities were sent of each that the server knows to be accepted.
         self._told: dict[int, int] = {}
-        self._to_score: set[int] = set()
-        self._gone: set[int] = set()  # requests that were cancelled before they were scored
+        self._later: set[int] = set()  # requests that are scored or compiled first
+        self._gone: set[int] = set()  # those of them that were cancelled before
         self._scored: queue.SimpleQueue[Submit] = queue.SimpleQueue()
+        self._constrained: queue.SimpleQueue[Submit] = queue.SimpleQueue()
         self._news: queue.SimpleQueue[int | object] = queue.SimpleQueue()
 
     def serve(self) -> None:
         threading.Thread(target=self._send, daemon=True).start()
         threading.Thread(target=self._score, daemon=True).start()
+        threading.Thread(target=self._compile, daemon=True).start()
         while True:
             try:
                 command = self._connection.recv()
@@ -165,14 +170,17 @@ class _Requests:
             if command is None:
                 return
             if isinstance(command, Cancel):
-                if command.id in self._to_score:
+                if command.id in self._later:
                     self._gone.add(command.id)
                 generation = self._running.get(command.id)
                 if generation is not None:
                     generation.cancel()
             elif command.scored:
-                self._to_score.add(command.id)
+                self._later.add(command.id)
                 self._scored.put(command)
+            elif not CONSTRAINTS.isdisjoint(command.options):
+                self._later.add(command.id)
+                self._constrained.put(command)
             else:
                 self._start(command, [])
 
@@ -197,6 +205,17 @@ class _Requests:
             return self._runner.encode_pieces(prompt)  # type: ignore[arg-type]
         return prompt  # type: ignore[return-value]
 
+    def _compile(self) -> None:
+        """Starts requests with a constraint: others need not wait while it is compiled."""
+        while True:
+            request = self._constrained.get()
+            if request.id in self._gone:
+                self._news.put(Refused(request.id, "the request was cancelled"))
+            else:
+                self._start(request, [])
+            self._later.discard(request.id)
+            self._gone.discard(request.id)
+
     def _score(self) -> None:
         while True:
             request = self._scored.get()
@@ -211,7 +230,7 @@ class _Requests:
                 self._news.put(Refused(request.id, str(error)))
             else:
                 self._start(request, scores)
-            self._to_score.discard(request.id)
+            self._later.discard(request.id)
             self._gone.discard(request.id)
 
     def _send(self) -> None:

@@ -29,8 +29,8 @@ CALLS = {
 MARKS = "</tool_call> [TOOL_CALLS]<|/tool_call|><|tool_call_end|><|end|>  </parameter></function>"
 
 
-def prompt_of(name: str, schema: Any, special: tuple[str, ...] = ()) -> Prompt:
-    parameters = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
+def prompt_of(name: str, schema: Any, special: tuple[str, ...] = (), **others: Any) -> Prompt:
+    parameters = {"type": "object", "properties": {"x": schema, **others}, "required": ["x"]}
     parameters |= {"additionalProperties": False, "$defs": {"yes": {"const": True}}}
     tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
     template = ChatTemplate(TEMPLATES[name], "", "</s>", special)
@@ -114,3 +114,52 @@ def test_schemas_of_similar_names_are_kept_apart() -> None:
     names = [grammar.json({"const": n}, of) for n, of in enumerate(("f, x", "f.x", "f-x"))]
     assert len(set(names)) == 3 and grammar.json({"const": 0}, "f, x") == names[0]
     assert grammar.text(" ".join(names)).count("%json") == 3
+
+
+GEMMA = "<|tool_call>call:f{x:VALUE}<tool_call|>"
+STRING = '<|"|>VALUE<|"|>'
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"anyOf": [{"type": "integer", "maximum": 7}, {"type": "null"}]}, "null", "8"),
+        ({"$ref": "#/$defs/yes"}, "true", "false"),
+        ({"$ref": "#/properties/y"}, "7", "a"),
+        ({"oneOf": [{"const": "a"}, {"const": 1}]}, STRING.replace("VALUE", "a"), "2"),
+        ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, "3", "2"),
+        ({"type": ["boolean", "null"]}, "null", "1"),
+        ({"type": "string", "maxLength": 2}, STRING.replace("VALUE", '"\n'), STRING),
+        ({"pattern": "^a+$", "minLength": 2}, STRING.replace("VALUE", "aa"), STRING),
+        ({"type": "array", "items": {"const": "a"}, "minItems": 1}, '[<|"|>a<|"|>]', "[]"),
+        ({"properties": {"b": {}, "a": {}}}, "{a:1,b:{c:[true]}}", "{b:1,a:1}"),
+        ({"type": "object"}, '{b:<|"|>1<|"|>}', '{"b":1}'),
+        ({"propertyNames": {"pattern": "^b"}, "type": "object"}, "{bc:1}", "{c:1}"),
+    ],
+)
+def test_values_with_quotes_of_their_own(
+    cpp_build: Path, schema: dict[str, Any], right: str, wrong: str
+) -> None:
+    said = [GEMMA.replace("VALUE", value) for value in (right, wrong)]
+    grammar = prompt_of("gemma-4", schema, y={"const": 7}).grammar
+    assert accepts(cpp_build, "grammar", grammar, said) == [True, False]
+
+
+@pytest.mark.parametrize("name", [*sorted(CALLS.keys() - {"gemma-4"})])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"properties": {"x": {"$ref": "#/properties/y"}, "y": {"type": "integer"}}},
+        {"$ref": "#/$defs/a~1b%25", "$defs": {"a/b%": {"properties": {"x": {"type": "integer"}}}}},
+        {"allOf": [{"properties": {"x": {"type": "integer"}}}, {"required": ["x"]}]},
+        {"properties": {"x": {"allOf": [{"$ref": "#/$defs/n"}]}}, "$defs": {"n": {"const": 12}}},
+    ],
+)
+def test_references_and_parts(cpp_build: Path, name: str, parameters: dict[str, Any]) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    prompt = prepare(
+        ChatTemplate(TEMPLATES[name], "", "</s>", ()), USER, tools=tools, tool_choice="required"
+    )
+    said = [CALLS[name].replace("VALUE", value) for value in ("12", '"a"')]
+    assert accepts(cpp_build, "grammar", prompt.grammar, said) == [True, False]
+    assert read(prompt, [said[0]]) == [ToolCall("f", '{"x": 12}')]

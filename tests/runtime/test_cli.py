@@ -128,8 +128,10 @@ def test_an_answer_that_is_cut_is_told(cpp_build: Path, stories_pte: Path) -> No
     schema = json.dumps({"type": "string", "minLength": 100})
     options = ["generate", stories_pte, "-p", "Once", "--json-schema"]
     said = "the answer is not complete: its constraint needs more than the 5 tokens of -n\n"
-    assert run(*options, schema, "-n", "5").stderr.endswith(said)
-    assert "not complete" not in run(*options, '{"const": 1}').stderr
+    result = run(*options, schema, "-n", "5")
+    assert result.returncode == 3 and result.stderr.endswith(said)
+    result = run(*options, '{"const": 1}')
+    assert result.returncode == 0 and "not complete" not in result.stderr
 
 
 def test_a_second_build_does_nothing(cpp_build: Path) -> None:

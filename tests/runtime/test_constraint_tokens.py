@@ -145,7 +145,7 @@ REFUSALS = [
      "check the answer for it"),
     ('root ::= %json {"x-guidance": 1}', "the rule root: the JSON schema's x-guidance "
      "has 1, but only whitespace_flexible (a boolean), item_separator and key_separator (regular "
-     "expressions) are supported"),
+     "expressions), and string_quote (a text) are supported"),
     ("root ::= %json " + '{"items":' * 200 + "{}" + "}" * 200, "the rule root has a JSON "
      "schema that cannot be read: the JSON is not valid at line 1, column 1177: it has more than "
      "128 levels"),

@@ -1,11 +1,13 @@
-"""Values that a schema names itself, beside other keywords, and strings of the format uri."""
+"""Values that a schema names itself, strings of the format uri, and lengths beside patterns."""
 
+import itertools
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
-from support.constraints import accepts
+from support.constraints import BEGINS, accepts, places, refusal
 
 SCHEMA = "json-schema"
 
@@ -68,3 +70,53 @@ def test_an_enum_beside_other_keywords(cpp_build: Path, beside: dict[str, object
     expected = [validator.is_valid(value) for value in VALUES]
     assert True in expected and False in expected
     assert accepts(cpp_build, SCHEMA, schema, texts) == expected
+
+
+COUNTED = ["^(aab)*$", "^a*b?$", "^(b|aa)+$", "^(a|b)*bab$", "a(aaa)*b$", "^(a{4})*|b$"]
+
+
+def test_lengths_beside_a_pattern(cpp_build: Path) -> None:
+    """No beginning is let through from which no text of such a length can be reached."""
+    words = ["".join(word) for n in range(10) for word in itertools.product("ab", repeat=n)]
+    for pattern, (low, high) in itertools.product(COUNTED, [(0, 5), (3, 4), (4, 9), (5, 5)]):
+        inside = {w for w in words if low <= len(w) <= high and re.search(pattern, w)}
+        begun = {word[:n] for word in inside for n in range(len(word) + 1)}
+        schema = {"type": "string", "pattern": pattern, "minLength": low, "maxLength": high}
+        if not inside:
+            assert refusal(cpp_build, SCHEMA, schema) == "the JSON schema has no text that matches"
+            continue
+        tried = [word for word in words if len(word) <= 6]
+        texts = [f'"{word}' for word in tried]
+        assert [
+            (word, place == BEGINS, end)
+            for word, place, end in zip(
+                tried,
+                places(cpp_build, SCHEMA, schema, texts),
+                accepts(cpp_build, SCHEMA, schema, [f'{text}"' for text in texts]),
+                strict=True,
+            )
+        ] == [(word, word in begun, word in inside) for word in tried], schema
+
+
+# What frameworks write, with a text of its values and one that is none.
+FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
+    ({"type": "string", "nullable": True}, "null", "1"),
+    ({"enum": ["a"], "type": "string", "nullable": True}, "null", '"b'),
+    ({"type": "string", "format": "iri"}, '"a b"', "1"),
+    ({"type": "string", "format": "path"}, '"a/b"', "1"),
+    ({"type": "integer", "const": 1.0}, "1", "1.0"),
+    ({"type": "array", "items": {"enum": [1, "a", None]}, "uniqueItems": True}, '["a",1]', "[1,1]"),
+    ({"items": {"enum": [1, 2]}, "uniqueItems": True, "minItems": 2}, "[2,1]", "[1]"),
+    ({"items": {"enum": [1, 2]}, "uniqueItems": False, "type": "array"}, "[1,1]", "[3]"),
+    ({"type": "object", "minProperties": 1}, '{"a":1}', "{}"),
+    ({"properties": {"a": {}, "b": {}}, "minProperties": 1}, '{"b":1}', "{}"),
+    ({"type": "integer", "multipleOf": 7}, "-14", "15"),
+    ({"type": "integer", "multipleOf": 250, "minimum": 1, "exclusiveMaximum": 1000}, "750", "1000"),
+]
+
+
+@pytest.mark.parametrize(("schema", "right", "wrong"), FRAMEWORKS)
+def test_schemas_of_frameworks(
+    cpp_build: Path, schema: dict[str, object], right: str, wrong: str
+) -> None:
+    assert accepts(cpp_build, SCHEMA, schema, [right, wrong]) == [True, False]

@@ -10,6 +10,7 @@ from support.servers import wait_for
 from support.tiers import checked, soaked
 from support.windowed_model import shared_windowed
 
+import runtime.engine
 from runtime import Engine, Runner, RunnerError
 
 LONG = "A long text, which is read in several parts, before its answer begins. " * 6
@@ -32,6 +33,28 @@ def pte(
 
 def options(i: int) -> dict[str, float]:
     return {"max_new_tokens": 20 + i, "temperature": i % 2, "top_p": 0.9, "seed": i}
+
+
+def test_others_are_answered_while_a_constraint_is_compiled(
+    embedded_cpu_pte: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Runner(embedded_cpu_pte, threads=1) as runner, Engine(runner) as engine:
+        real = runtime.engine.library().thimble_engine_submit_with
+        answered: list[str] = []
+
+        def slow(*arguments: object) -> int:
+            """Submits a request, after another's whole answer."""
+            monkeypatch.setattr(runtime.engine.library(), "thimble_engine_submit_with", real)
+            thread = threading.Thread(
+                target=lambda: answered.append(engine.submit("x", 3).text()), daemon=True
+            )
+            thread.start()
+            thread.join(60)
+            assert len(answered) == 1
+            return real(*arguments)
+
+        monkeypatch.setattr(runtime.engine.library(), "thimble_engine_submit_with", slow)
+        assert engine.submit("x", 9, choice=["yes"]).text() == "yes"
 
 
 @pytest.mark.parametrize(("sequences", "prompt_rows"), [(1, 64), (3, 5), (8, 64)])

@@ -108,6 +108,7 @@ def test_nothing_is_forced_where_the_model_may_end(
     command = [cpp_build / "runner", tools_pte, "-p", "x", "--grammar", 'root ::= "x" <|call|> "y"']
     result = subprocess.run(command, capture_output=True, text=True)
     assert f"runner: the answer is not complete: {said_in_python}\n" in result.stderr
+    assert result.returncode == 3
 
 
 def test_a_text_that_begins_with_a_special_token(runner: Runner, tmp_path: Path) -> None:

@@ -78,6 +78,12 @@ def cases(texts: Texts) -> dict[str, tuple[dict[str, Any], list[object]]]:
         body={"type": "string", "minLength": 10, "maxLength": 2000},
     )
     fixed = {"id": "123e4567-e89b-12d3-a456-426614174000", "day": "2024-03-10", "code": "AB-1234"}
+    words = {
+        f"p{i}": {"type": "string", "maxLength": 1000 + i, "pattern": "^([a-z]+ )*[a-z]+$"}
+        for i in range(40)
+    }
+    prose = " ".join(["some words of an answer"] * 10)
+    values = [f"value number {i} of the list" for i in range(19_000)]
     return {
         "100 properties": (many, answers),
         "any object": ({"type": "object"}, answers),
@@ -91,6 +97,14 @@ def cases(texts: Texts) -> dict[str, tuple[dict[str, Any], list[object]]]:
         "pattern, date, uuid, up to 2000 characters": (
             long,
             [{**fixed, "title": texts.of(70), "body": texts.of(1800)} for _ in range(3)],
+        ),
+        "40 with a pattern and up to 1000 characters": (
+            {"type": "object", "properties": words},
+            [{name: prose for name in words}],
+        ),
+        "19000 strings beside a pattern": (
+            {"type": "string", "pattern": "^v", "enum": values},
+            [values[777]],
         ),
     }
 

@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from runtime.chat_format.allowed import allowed_by
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.schemas import properties_of, schema_at
 from runtime.chat_format.special_tokens import SpecialTokens
 from runtime.errors import RunnerError
 
@@ -37,13 +38,13 @@ class QwenXml:
             raise ValueError("a call has no function")
         name, body = found.groups()
         root = next((tool.parameters for tool in tools if tool.name == name), {})
-        schemas = root.get("properties", {})
+        schemas = {n: schema_at(one.places, root) for n, one in properties_of(root).items()}
         arguments, at = {}, 0
         while at < len(body.rstrip()):
             argument = _ARGUMENT.match(body, at)
             if argument is None:
                 raise ValueError("an argument is not an element")
-            arguments[argument[1]] = _read(argument[2], schemas.get(argument[1]), root)
+            arguments[argument[1]] = _read(argument[2], schemas.get(argument[1]))
             at = argument.end()
         return [make_call(name, arguments)]
 
@@ -57,10 +58,10 @@ class QwenXml:
         return f'{call} ( "\\n" {grammar.literal(self.begin)} {call} )*' if several else call
 
 
-def _read(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
+def _read(text: str, schema: Any) -> Any:
     """The value that a text stands for: itself if the schema allows this string, else JSON, or
     Python's words, which the models' templates write."""
-    allowed = allowed_by(schema, root)
+    allowed = allowed_by(schema, schema)
     if text in allowed.strings:
         return text
     if "null" in allowed.all_kinds and text in ("null", "None"):

@@ -1,16 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <new>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "answer/answer_numbers.h"
 #include "c_interface/thimble.h"
@@ -43,8 +47,44 @@ namespace thimble {
 /// Writes the sentence of an error, if it is one; returns what the functions of C return.
 inline int report(const Status& status, char* error, size_t error_size) {
   if (status.ok()) return 0;
-  std::snprintf(error, error_size, "%s", status.message().c_str());
+  std::snprintf(error, error == nullptr ? 0 : error_size, "%s", status.message().c_str());
   return 1;
+}
+
+/// Runs what a function of C does; what it throws, as for want of memory, becomes its error.
+template <typename Value, typename Work>
+Value guarded(Value failed, char* error, size_t error_size, const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    (void)report(Status::error("there is not enough memory: free some, or ask for less"), error,
+                 error_size);
+  } catch (const std::exception& thrown) {
+    (void)report(Status::error(std::string("it failed: ") + thrown.what()), error, error_size);
+  }
+  return failed;
+}
+
+/// The same of a function that returns 0 on success, whose work returns a Status.
+template <typename Work>
+int run_guarded(char* error, size_t error_size, const Work& work) {
+  return guarded(1, error, error_size, [&] { return report(work(), error, error_size); });
+}
+
+/// Fails if one of the named pointers is null.
+inline Status given(std::initializer_list<std::pair<const char*, bool>> pointers) {
+  for (const auto& [name, is_given] : pointers) {
+    if (!is_given) return Status::error(std::string(name) + " is null, but must not be");
+  }
+  return {};
+}
+
+/// The number of tokens, of which as many as fit are written.
+inline int64_t write_tokens(const std::vector<int32_t>& found, int32_t* tokens, int64_t capacity) {
+  const auto count = static_cast<int64_t>(found.size());
+  if (tokens != nullptr)
+    std::copy_n(found.begin(), std::clamp<int64_t>(capacity, 0, count), tokens);
+  return count;
 }
 
 /// Whether a number is in its range; NaN is in none.
@@ -72,6 +112,9 @@ inline Status check(const thimble_options& options) {
                       number("top_p").check(double{options.top_p}),
                       number("min_p").check(double{options.min_p})});
 }
+
+/// Those that null stands for.
+inline constexpr thimble_options kDefaultOptions = {0, 0.0f, 0, 1.0f, 0.0f, 0};
 
 /// Without the constraint. A number of the settings wins over that of the options.
 inline GenerateOptions to_generate(const thimble_options& options,

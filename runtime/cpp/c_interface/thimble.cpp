@@ -21,8 +21,12 @@ namespace {
 
 using thimble::check;
 using thimble::first_error;
+using thimble::given;
+using thimble::guarded;
 using thimble::report;
+using thimble::run_guarded;
 using thimble::to_callback;
+using thimble::write_tokens;
 
 static_assert(static_cast<int>(thimble::ConstraintText::Kind::kJsonSchema) == THIMBLE_JSON_SCHEMA &&
               static_cast<int>(thimble::ConstraintText::Kind::kRegex) == THIMBLE_REGEX &&
@@ -36,6 +40,8 @@ thimble::Status check(const thimble_load_options& options) {
                       check<int32_t>("cache_type", options.cache_type, THIMBLE_CACHE_DEFAULT,
                                      THIMBLE_CACHE_INT8)});
 }
+
+constexpr thimble_load_options kLoadDefaults = {0, THIMBLE_CACHE_DEFAULT, 0};
 
 thimble::LoadOptions to_load(const thimble_load_options& options) {
   thimble::LoadOptions load;
@@ -86,20 +92,30 @@ const char* thimble_version(void) { return thimble::version(); }
 
 thimble_runner* thimble_load(const char* path, const thimble_load_options* options, char* error,
                              size_t error_size) {
-  if (report(check(*options), error, error_size) != 0) return nullptr;
-  return to_handle(thimble::Runner::load(path, to_load(*options)), error, error_size);
+  return guarded<thimble_runner*>(nullptr, error, error_size, [&]() -> thimble_runner* {
+    if (options == nullptr) options = &kLoadDefaults;
+    const thimble::Status right = first_error({given({{"path", path}}), check(*options)});
+    if (report(right, error, error_size) != 0) return nullptr;
+    return to_handle(thimble::Runner::load(path, to_load(*options)), error, error_size);
+  });
 }
 
 thimble_runner* thimble_load_bytes(const void* data, size_t size, const char* name,
                                    const thimble_load_options* options, char* error,
                                    size_t error_size) {
-  if (report(check(*options), error, error_size) != 0) return nullptr;
-  const auto* bytes = static_cast<const uint8_t*>(data);
-  return to_handle(thimble::Runner::load(bytes, size, name, to_load(*options)), error, error_size);
+  return guarded<thimble_runner*>(nullptr, error, error_size, [&]() -> thimble_runner* {
+    if (options == nullptr) options = &kLoadDefaults;
+    const thimble::Status right =
+        first_error({given({{"data", data}, {"name", name}}), check(*options)});
+    if (report(right, error, error_size) != 0) return nullptr;
+    const auto* bytes = static_cast<const uint8_t*>(data);
+    return to_handle(thimble::Runner::load(bytes, size, name, to_load(*options)), error,
+                     error_size);
+  });
 }
 
 int64_t thimble_adapters(const thimble_runner* runner) {
-  return static_cast<int64_t>(runner->runner->model().adapters().size());
+  return runner == nullptr ? 0 : static_cast<int64_t>(runner->runner->model().adapters().size());
 }
 
 const char* thimble_adapter_at(const thimble_runner* runner, int64_t index) {
@@ -108,216 +124,300 @@ const char* thimble_adapter_at(const thimble_runner* runner, int64_t index) {
 }
 
 const char* thimble_adapter(const thimble_runner* runner) {
-  return runner->runner->adapter().c_str();
+  return runner == nullptr ? "" : runner->runner->adapter().c_str();
 }
 
 int thimble_use_draft(thimble_runner* runner, const char* draft, char* error, size_t error_size) {
-  return report(thimble::use_draft(*runner->runner, draft), error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner}, {"draft", draft}});
+    return right.ok() ? thimble::use_draft(*runner->runner, draft) : right;
+  });
 }
 
 int thimble_use_adapter(thimble_runner* runner, const char* name, char* error, size_t error_size) {
-  return report(runner->runner->use_adapter(name), error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner}, {"name", name}});
+    return right.ok() ? runner->runner->use_adapter(name) : right;
+  });
 }
 
 int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_size,
                      const thimble_options* options, thimble_text_callback on_text, void* context,
                      char* error, size_t error_size) {
-  if (report(check(*options), error, error_size) != 0) return 1;
-  runner->runner->clear_stats();
-  const auto tokens = runner->runner->encode_prompt(std::string_view(prompt, prompt_size));
-  if (!tokens.ok()) return report(tokens.status(), error, error_size);
-  runner->runner->model().program().recorder().note("prompt", {prompt, prompt_size});
-  return report(runner->runner->generate(*tokens, generate_options(*options, *runner),
-                                         to_callback(on_text, context)),
-                error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    if (options == nullptr) options = &thimble::kDefaultOptions;
+    const thimble::Status right = first_error(
+        {given({{"runner", runner}, {"prompt", prompt || prompt_size == 0}, {"on_text", on_text}}),
+         check(*options)});
+    if (!right.ok()) return right;
+    runner->runner->clear_stats();
+    const std::string_view text(prompt, prompt_size);
+    const auto tokens = runner->runner->encode_prompt(text);
+    if (!tokens.ok()) return tokens.status();
+    runner->runner->model().program().recorder().note("prompt", std::string(text));
+    return runner->runner->generate(*tokens, generate_options(*options, *runner),
+                                    to_callback(on_text, context));
+  });
 }
 
 void thimble_interrupt(thimble_runner* runner, int32_t interrupted) {
-  runner->interrupted = interrupted != 0;
+  if (runner != nullptr) runner->interrupted = interrupted != 0;
 }
 
 int thimble_constrain(thimble_runner* runner, int32_t kind, const char* text, size_t text_size,
                       char* error, size_t error_size) {
   using Kind = thimble::ConstraintText::Kind;
-  const thimble::Status status = check<int32_t>("kind", kind, THIMBLE_ANY_TEXT, THIMBLE_GRAMMAR);
-  if (!status.ok()) return report(status, error, error_size);
-  thimble::ConstraintText wanted;
-  wanted.kind = static_cast<Kind>(kind);
-  if (wanted.kind != Kind::kNone) wanted.text.assign(text, text_size);
-  if (wanted.kind == runner->constraint_text.kind && wanted.text == runner->constraint_text.text) {
-    return 0;
-  }
-  auto compiled = runner->runner->compile(wanted);
-  if (!compiled.ok()) return report(compiled.status(), error, error_size);
-  std::unique_ptr<thimble::Constraint> constraint = std::move(*compiled);
-  runner->notes.clear();
-  for (const std::string& note : constraint ? constraint->notes() : std::vector<std::string>()) {
-    runner->notes += note + "\n";
-  }
-  runner->constraint = std::move(constraint);
-  runner->constraint_text = std::move(wanted);
-  return 0;
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const bool has_text = text != nullptr || text_size == 0 || kind == THIMBLE_ANY_TEXT;
+    const thimble::Status status =
+        first_error({given({{"runner", runner}, {"text", has_text}}),
+                     check<int32_t>("kind", kind, THIMBLE_ANY_TEXT, THIMBLE_GRAMMAR)});
+    if (!status.ok()) return status;
+    thimble::ConstraintText wanted;
+    wanted.kind = static_cast<Kind>(kind);
+    if (wanted.kind != Kind::kNone) wanted.text = std::string_view(text, text_size);
+    if (wanted.kind == runner->constraint_text.kind &&
+        wanted.text == runner->constraint_text.text) {
+      return {};
+    }
+    auto compiled = runner->runner->compile(wanted);
+    if (!compiled.ok()) return compiled.status();
+    std::unique_ptr<thimble::Constraint> constraint = std::move(*compiled);
+    runner->notes.clear();
+    for (const std::string& note : constraint ? constraint->notes() : std::vector<std::string>()) {
+      runner->notes += note + "\n";
+    }
+    runner->constraint = std::move(constraint);
+    runner->constraint_text = std::move(wanted);
+    return {};
+  });
 }
 
-const char* thimble_constraint_notes(const thimble_runner* runner) { return runner->notes.c_str(); }
+const char* thimble_constraint_notes(const thimble_runner* runner) {
+  return runner == nullptr ? "" : runner->notes.c_str();
+}
 
 int thimble_chat_start(thimble_runner* runner, const char* system, size_t system_size, char* error,
                        size_t error_size) {
-  return report(thimble::Chat::start(*runner->runner, std::string(system, system_size)).status(),
-                error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right =
+        given({{"runner", runner}, {"system", system || system_size == 0}});
+    if (!right.ok()) return right;
+    std::string text(std::string_view(system, system_size));
+    return thimble::Chat::start(*runner->runner, std::move(text)).status();
+  });
 }
 
 int64_t thimble_chat_begin(thimble_runner* runner, const char* system, size_t system_size,
                            char* error, size_t error_size) {
-  thimble::Conversations& conversations = runner->runner->conversations();
-  const int64_t before = conversations.number(), begun = conversations.begin();
-  if (thimble_chat_start(runner, system, system_size, error, error_size) == 0) return begun;
-  (void)conversations.choose(before);
-  conversations.end(begun);
-  return -1;
+  int64_t begun = -1;
+  const int failed = run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right =
+        given({{"runner", runner}, {"system", system || system_size == 0}});
+    if (!right.ok()) return right;
+    thimble::Conversations& conversations = runner->runner->conversations();
+    const int64_t before = conversations.number(), number = conversations.begin();
+    std::string text(std::string_view(system, system_size));
+    const thimble::Status started = thimble::Chat::start(*runner->runner, std::move(text)).status();
+    if (started.ok()) {
+      begun = number;
+    } else {
+      (void)conversations.choose(before);
+      conversations.end(number);
+    }
+    return started;
+  });
+  return failed ? -1 : begun;
 }
 
 int thimble_chat_choose(thimble_runner* runner, int64_t conversation, char* error,
                         size_t error_size) {
-  if (runner->runner->conversations().choose(conversation)) return 0;
-  return report(thimble::Status::error("there is no conversation " + std::to_string(conversation)),
-                error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner}});
+    if (!right.ok() || runner->runner->conversations().choose(conversation)) return right;
+    return thimble::Status::error("there is no conversation " + std::to_string(conversation));
+  });
 }
 
 void thimble_chat_end(thimble_runner* runner, int64_t conversation) {
-  runner->runner->conversations().end(conversation);
+  if (runner != nullptr) runner->runner->conversations().end(conversation);
 }
 
 int thimble_chat_say(thimble_runner* runner, const char* message, size_t message_size,
                      const thimble_options* options, thimble_text_callback on_text, void* context,
                      int64_t* dropped_turns, char* error, size_t error_size) {
-  if (report(check(*options), error, error_size) != 0) return 1;
-  runner->runner->clear_stats();
-  thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
-  if (!chat.ok()) return report(chat.status(), error, error_size);
-  const thimble::GenerateOptions generate = generate_options(*options, *runner);
-  const thimble::Result<thimble::Chat::Question> question =
-      chat->ask(std::string(message, message_size), generate.max_new_tokens);
-  if (!question.ok()) return report(question.status(), error, error_size);
-  if (dropped_turns != nullptr) *dropped_turns = static_cast<int64_t>(question->dropped_turns);
-  return report(chat->answer(*question, generate, to_callback(on_text, context)), error,
-                error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    if (options == nullptr) options = &thimble::kDefaultOptions;
+    const thimble::Status right = first_error(
+        {given(
+             {{"runner", runner}, {"message", message || message_size == 0}, {"on_text", on_text}}),
+         check(*options)});
+    if (!right.ok()) return right;
+    runner->runner->clear_stats();
+    thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
+    if (!chat.ok()) return chat.status();
+    const thimble::GenerateOptions generate = generate_options(*options, *runner);
+    const thimble::Result<thimble::Chat::Question> question =
+        chat->ask(std::string(std::string_view(message, message_size)), generate.max_new_tokens);
+    if (!question.ok()) return question.status();
+    if (dropped_turns != nullptr) *dropped_turns = static_cast<int64_t>(question->dropped_turns);
+    return chat->answer(*question, generate, to_callback(on_text, context));
+  });
 }
 
 int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size) {
-  thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
-  return report(chat.ok() ? chat->reset() : chat.status(), error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner}});
+    if (!right.ok()) return right;
+    thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
+    return chat.ok() ? chat->reset() : chat.status();
+  });
 }
 
 int64_t thimble_chat_turns(thimble_runner* runner) {
-  return static_cast<int64_t>(runner->runner->turns());
+  return runner == nullptr ? 0 : static_cast<int64_t>(runner->runner->turns());
 }
 
 const char* thimble_stats(thimble_runner* runner) {
-  runner->stats = thimble::to_json(runner->runner->stats());
-  return runner->stats.c_str();
+  return guarded<const char*>("", nullptr, 0, [&]() -> const char* {
+    if (runner == nullptr) return "";
+    runner->stats = thimble::to_json(runner->runner->stats());
+    return runner->stats.c_str();
+  });
 }
 
 int64_t thimble_encode(const thimble_runner* runner, const char* text, size_t text_size,
                        int32_t* tokens, int64_t capacity) {
-  const std::vector<int32_t> encoded = runner->runner->model().tokenizer().encode(
-      std::string_view(text, text_size), /*parse_special=*/false);
-  const auto count = static_cast<int64_t>(encoded.size());
-  std::copy_n(encoded.begin(), std::min(count, capacity), tokens);
-  return count;
+  return guarded<int64_t>(0, nullptr, 0, [&]() -> int64_t {
+    if (runner == nullptr || (text == nullptr && text_size > 0)) return 0;
+    return write_tokens(runner->runner->model().tokenizer().encode(
+                            std::string_view(text, text_size), /*parse_special=*/false),
+                        tokens, capacity);
+  });
 }
 
 int64_t thimble_encode_pieces(const thimble_runner* runner, const thimble_piece* pieces,
                               int64_t count, int32_t* tokens, int64_t capacity, char* error,
                               size_t error_size) {
-  const thimble::Status right = check<int64_t>("count", count, 0, INT32_MAX);
-  if (report(right, error, error_size) != 0) return -1;
-  std::vector<thimble::Piece> text;
-  for (int64_t i = 0; i < count; ++i) {
-    const thimble_piece& piece = pieces[i];
-    text.push_back({std::string(piece.text, piece.size), piece.literal != 0});
-  }
-  const std::vector<int32_t> encoded = runner->runner->model().tokenizer().encode(text);
-  const auto size = static_cast<int64_t>(encoded.size());
-  std::copy_n(encoded.begin(), std::min(size, capacity), tokens);
-  return size;
+  return guarded<int64_t>(-1, error, error_size, [&]() -> int64_t {
+    thimble::Status right =
+        first_error({given({{"runner", runner}, {"pieces", pieces || count == 0}}),
+                     check<int64_t>("count", count, 0, INT32_MAX)});
+    std::vector<thimble::Piece> text;
+    for (int64_t i = 0; right.ok() && i < count; ++i) {
+      const thimble_piece& piece = pieces[i];
+      right = given({{"the text of a piece", piece.text || piece.size == 0}});
+      if (!right.ok()) break;
+      text.push_back({std::string(std::string_view(piece.text, piece.size)), piece.literal != 0});
+    }
+    if (report(right, error, error_size) != 0) return -1;
+    return write_tokens(runner->runner->model().tokenizer().encode(text), tokens, capacity);
+  });
 }
 
 const char* thimble_token_text(const thimble_runner* runner, int32_t token, size_t* size) {
-  const std::string_view text = runner->runner->model().tokenizer().text_of(token);
-  *size = text.size();
+  const std::string_view text =
+      runner == nullptr ? "" : runner->runner->model().tokenizer().text_of(token);
+  if (size != nullptr) *size = text.size();
   return text.data();
 }
 
 const char* thimble_chat_template(thimble_runner* runner) {
-  const thimble::Model& model = runner->runner->model();
-  const thimble::ChatTemplate* stored = model.stored_chat_template();
-  if (stored == nullptr || stored->source().empty()) return "";
-  if (runner->chat_template.empty()) runner->chat_template = to_json(*stored, model.tokenizer());
-  return runner->chat_template.c_str();
+  return guarded<const char*>("", nullptr, 0, [&]() -> const char* {
+    if (runner == nullptr) return "";
+    const thimble::Model& model = runner->runner->model();
+    const thimble::ChatTemplate* stored = model.stored_chat_template();
+    if (stored == nullptr || stored->source().empty()) return "";
+    if (runner->chat_template.empty()) {
+      runner->chat_template = to_json(*stored, model.tokenizer());
+    }
+    return runner->chat_template.c_str();
+  });
 }
 
 int64_t thimble_vocab_size(const thimble_runner* runner) {
-  return runner->runner->model().program().vocab_size();
+  return runner == nullptr ? 0 : runner->runner->model().program().vocab_size();
 }
 
 int thimble_logits(thimble_runner* runner, const int32_t* tokens, int64_t count, int64_t first,
                    float* logits, char* error, size_t error_size) {
-  thimble::Status status =
-      first_error({check<int64_t>("count", count, 0, INT32_MAX),
-                   check<int64_t>("first", first, 0, std::max<int64_t>(count - 1, 0))});
-  if (status.ok()) {
-    status = runner->runner->logits({tokens, tokens + count}, static_cast<size_t>(first), logits);
-  }
-  return report(status, error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = first_error(
+        {given({{"runner", runner}, {"tokens", tokens || count == 0}, {"logits", logits}}),
+         check<int64_t>("count", count, 0, INT32_MAX),
+         check<int64_t>("first", first, 0, std::max<int64_t>(count - 1, 0))});
+    if (!right.ok()) return right;
+    return runner->runner->logits({tokens, tokens + count}, static_cast<size_t>(first), logits);
+  });
 }
 
 int64_t thimble_length(const thimble_runner* runner) {
-  return static_cast<int64_t>(runner->runner->cached().size());
+  return runner == nullptr ? 0 : static_cast<int64_t>(runner->runner->cached().size());
 }
 
 int thimble_truncate(thimble_runner* runner, int64_t length, char* error, size_t error_size) {
-  thimble::Status status = check<int64_t>("length", length, 0, INT32_MAX);
-  if (status.ok()) status = runner->runner->truncate(static_cast<size_t>(length));
-  return report(status, error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right =
+        first_error({given({{"runner", runner}}), check<int64_t>("length", length, 0, INT32_MAX)});
+    return right.ok() ? runner->runner->truncate(static_cast<size_t>(length)) : right;
+  });
 }
 
 int thimble_save(thimble_runner* runner, const char* path, char* error, size_t error_size) {
-  return report(runner->runner->save(path), error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner}, {"path", path}});
+    return right.ok() ? runner->runner->save(path) : right;
+  });
 }
 
 int thimble_restore(thimble_runner* runner, const char* path, char* error, size_t error_size) {
-  return report(runner->runner->restore(path), error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner}, {"path", path}});
+    return right.ok() ? runner->runner->restore(path) : right;
+  });
 }
 
 thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_size) {
-  return to_handle(runner->runner->fork(), error, error_size);
+  return guarded<thimble_runner*>(nullptr, error, error_size, [&]() -> thimble_runner* {
+    if (report(given({{"runner", runner}}), error, error_size) != 0) return nullptr;
+    return to_handle(runner->runner->fork(), error, error_size);
+  });
 }
 
 int thimble_verify(thimble_runner* runner, char* error, size_t error_size) {
-  return report(runner->runner->model().file().verify(), error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner}});
+    return right.ok() ? runner->runner->model().file().verify() : right;
+  });
 }
 
 int thimble_start_recording(thimble_runner* runner, int64_t max_calls, int64_t max_bytes,
                             char* error, size_t error_size) {
-  const thimble::Status status =
-      first_error({check<int64_t>("max_calls", max_calls, 0, INT32_MAX),
-                   check<int64_t>("max_bytes", max_bytes, 0, kMaxRecordingBytes)});
-  if (!status.ok()) return report(status, error, error_size);
-  thimble::RecordingBounds bounds;
-  if (max_calls > 0) bounds.max_calls = max_calls;
-  if (max_bytes > 0) bounds.max_bytes = max_bytes;
-  return report(runner->runner->model().program().recorder().start(bounds), error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = first_error(
+        {given({{"runner", runner}}), check<int64_t>("max_calls", max_calls, 0, INT32_MAX),
+         check<int64_t>("max_bytes", max_bytes, 0, kMaxRecordingBytes)});
+    if (!right.ok()) return right;
+    thimble::RecordingBounds bounds;
+    if (max_calls > 0) bounds.max_calls = max_calls;
+    if (max_bytes > 0) bounds.max_bytes = max_bytes;
+    return runner->runner->model().program().recorder().start(bounds);
+  });
 }
 
 int thimble_stop_recording(thimble_runner* runner, const char* path, thimble_recording* recording,
                            char* error, size_t error_size) {
-  const thimble::Model& model = runner->runner->model();
-  const thimble::Status allowed = model.file().check_output(path);
-  if (!allowed.ok()) return report(allowed, error, error_size);
-  const auto recorded = model.program().recorder().stop(path);
-  if (recorded.ok()) *recording = {recorded->calls, recorded->dropped_calls};
-  return report(recorded.status(), error, error_size);
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right =
+        given({{"runner", runner}, {"path", path}, {"recording", recording}});
+    if (!right.ok()) return right;
+    const thimble::Model& model = runner->runner->model();
+    const thimble::Status allowed = model.file().check_output(path);
+    if (!allowed.ok()) return allowed;
+    const auto recorded = model.program().recorder().stop(path);
+    if (recorded.ok()) *recording = {recorded->calls, recorded->dropped_calls};
+    return recorded.status();
+  });
 }
 
 void thimble_free(thimble_runner* runner) { delete runner; }

@@ -6,7 +6,8 @@
 /// libthimble: the runner for other languages. Every function may be called from any thread, but
 /// only one at a time for each runner. Text is UTF-8. A function that fails, for example because a
 /// number is out of range, writes one sentence to `error`, cut to `error_size` bytes with the
-/// closing zero.
+/// closing zero; a null `error` gets none. Options that are null are the defaults, a text of size 0
+/// may be null; other pointers that are null are errors, or, without `error`, do nothing.
 ///
 /// The structs of this header never change, so that callers compiled with an earlier version keep
 /// working. A later version adds structs and functions with new names.
@@ -252,10 +253,10 @@ THIMBLE_API const char* thimble_token_text(const thimble_runner* runner, int32_t
                                            size_t* size);
 
 /// Returns the model's chat template as JSON, {"source": ..., "bos_token": ..., "eos_token": ...,
-/// "special_tokens": [...], "tokens": {...}}: a jinja2 template, two texts that it takes (null: they
-/// are undefined in it), the texts of the tokenizer's special tokens, and those that the template
-/// calls by other names, such as "unk_token". "" if the file has no template, or was exported before they were
-/// kept in it. Valid as long as the runner.
+/// "special_tokens": [...], "tokens": {...}}: a jinja2 template, two texts that it takes (null:
+/// they are undefined in it), the texts of the tokenizer's special tokens, and those that the
+/// template calls by other names, such as "unk_token". "" if the file has no template, or was
+/// exported before they were kept in it. Valid as long as the runner.
 THIMBLE_API const char* thimble_chat_template(thimble_runner* runner);
 
 /// Returns the number of logits after a token.

@@ -1,7 +1,7 @@
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "c_interface/shared.h"
@@ -17,22 +17,48 @@ struct thimble_engine {
 };
 
 using thimble::check;
+using thimble::first_error;
+using thimble::given;
+using thimble::guarded;
 using thimble::report;
+
+namespace {
+
+thimble::Status check_request(const thimble_engine* engine, const thimble_request* request,
+                              bool has_on_text, bool has_on_end) {
+  const thimble::Status right = given(
+      {{"engine", engine}, {"request", request}, {"on_text", has_on_text}, {"on_end", has_on_end}});
+  if (!right.ok()) return right;
+  const bool has_text = request->constraint != nullptr || request->constraint_size == 0 ||
+                        request->constraint_kind == THIMBLE_ANY_TEXT;
+  return first_error({given({{"the request's tokens", request->tokens || request->count == 0},
+                             {"the request's constraint", has_text}}),
+                      check(request->options),
+                      check<int32_t>("constraint_kind", request->constraint_kind, THIMBLE_ANY_TEXT,
+                                     THIMBLE_GRAMMAR),
+                      check<int64_t>("count", request->count, 0, INT32_MAX)});
+}
+
+}  // namespace
 
 thimble_engine* thimble_engine_open(thimble_runner* runner, const thimble_engine_options* options,
                                     char* error, size_t error_size) {
-  const thimble::Status right =
-      thimble::first_error({check("sequences", options->sequences, 0, thimble::kMostSequences),
-                            check("queue", options->queue, 0, INT32_MAX),
-                            check("prompt_rows", options->prompt_rows, 0, INT32_MAX)});
-  if (report(right, error, error_size) != 0) return nullptr;
-  thimble::EngineOptions wanted;
-  if (options->sequences > 0) wanted.sequences = options->sequences;
-  if (options->queue > 0) wanted.queue = options->queue;
-  if (options->prompt_rows > 0) wanted.prompt_rows = options->prompt_rows;
-  auto engine = thimble::Engine::create(*runner->runner, wanted);
-  if (report(engine.status(), error, error_size) != 0) return nullptr;
-  return new thimble_engine(std::move(*engine), runner->runner->adapter());
+  return guarded<thimble_engine*>(nullptr, error, error_size, [&]() -> thimble_engine* {
+    const thimble_engine_options chosen = options != nullptr ? *options : thimble_engine_options{};
+    const thimble::Status right =
+        first_error({given({{"runner", runner}}),
+                     check("sequences", chosen.sequences, 0, thimble::kMostSequences),
+                     check("queue", chosen.queue, 0, INT32_MAX),
+                     check("prompt_rows", chosen.prompt_rows, 0, INT32_MAX)});
+    if (report(right, error, error_size) != 0) return nullptr;
+    thimble::EngineOptions wanted;
+    if (chosen.sequences > 0) wanted.sequences = chosen.sequences;
+    if (chosen.queue > 0) wanted.queue = chosen.queue;
+    if (chosen.prompt_rows > 0) wanted.prompt_rows = chosen.prompt_rows;
+    auto engine = thimble::Engine::create(*runner->runner, wanted);
+    if (report(engine.status(), error, error_size) != 0) return nullptr;
+    return new thimble_engine(std::move(*engine), runner->runner->adapter());
+  });
 }
 
 int64_t thimble_engine_submit(thimble_engine* engine, const thimble_request* request,
@@ -47,45 +73,49 @@ int64_t thimble_engine_submit_with(thimble_engine* engine, const thimble_request
                                    thimble_text_callback on_text, thimble_end_callback on_end,
                                    void* context, char* error, size_t error_size) {
   using Kind = thimble::ConstraintText::Kind;
-  const thimble::Status right =
-      thimble::first_error({check(request->options),
-                            check<int32_t>("constraint_kind", request->constraint_kind,
-                                           THIMBLE_ANY_TEXT, THIMBLE_GRAMMAR),
-                            check<int64_t>("count", request->count, 0, INT32_MAX)});
-  if (report(right, error, error_size) != 0) return 0;
-  thimble::Request wanted;
-  wanted.tokens.assign(request->tokens, request->tokens + request->count);
-  wanted.options =
-      thimble::to_generate(request->options, settings != nullptr ? *settings : thimble_settings());
-  wanted.constraint.kind = static_cast<Kind>(request->constraint_kind);
-  if (wanted.constraint.kind != Kind::kNone) {
-    wanted.constraint.text.assign(request->constraint, request->constraint_size);
-  }
-  wanted.adapter = adapter != nullptr ? adapter : engine->adapter;
-  wanted.on_text = thimble::to_callback(on_text, context);
-  wanted.on_end = [=](const thimble::Status& status, const thimble::Stats& stats) {
-    on_end(status.ok() ? nullptr : status.message().c_str(), thimble::to_json(stats).c_str(),
-           context);
-  };
-  const thimble::Result<int64_t> id = engine->engine->submit(std::move(wanted));
-  return report(id.status(), error, error_size) == 0 ? *id : 0;
+  return guarded<int64_t>(0, error, error_size, [&]() -> int64_t {
+    const thimble::Status right =
+        check_request(engine, request, on_text != nullptr, on_end != nullptr);
+    if (report(right, error, error_size) != 0) return 0;
+    thimble::Request wanted;
+    wanted.tokens.assign(request->tokens, request->tokens + request->count);
+    wanted.options = thimble::to_generate(request->options,
+                                          settings != nullptr ? *settings : thimble_settings());
+    wanted.constraint.kind = static_cast<Kind>(request->constraint_kind);
+    if (wanted.constraint.kind != Kind::kNone) {
+      wanted.constraint.text = std::string_view(request->constraint, request->constraint_size);
+    }
+    wanted.adapter = adapter != nullptr ? adapter : engine->adapter;
+    wanted.on_text = thimble::to_callback(on_text, context);
+    wanted.on_end = [=](const thimble::Status& status, const thimble::Stats& stats) {
+      on_end(status.ok() ? nullptr : status.message().c_str(), thimble::to_json(stats).c_str(),
+             context);
+    };
+    const thimble::Result<int64_t> id = engine->engine->submit(std::move(wanted));
+    return report(id.status(), error, error_size) == 0 ? *id : 0;
+  });
 }
 
 void thimble_engine_cancel(thimble_engine* engine, int64_t request) {
-  engine->engine->cancel(request);
+  if (engine != nullptr) engine->engine->cancel(request);
 }
 
 int64_t thimble_engine_step(thimble_engine* engine) {
-  return static_cast<int64_t>(engine->engine->step());
+  return guarded<int64_t>(0, nullptr, 0, [&]() -> int64_t {
+    return engine == nullptr ? 0 : static_cast<int64_t>(engine->engine->step());
+  });
 }
 
 void thimble_engine_free(thimble_engine* engine) { delete engine; }
 
 int64_t thimble_encode_prompt(const thimble_runner* runner, const char* prompt, size_t prompt_size,
                               int32_t* tokens, int64_t capacity, char* error, size_t error_size) {
-  const auto encoded = runner->runner->encode_prompt({prompt, prompt_size});
-  if (report(encoded.status(), error, error_size) != 0) return -1;
-  const auto count = static_cast<int64_t>(encoded->size());
-  std::copy_n(encoded->begin(), std::min(count, capacity), tokens);
-  return count;
+  return guarded<int64_t>(-1, error, error_size, [&]() -> int64_t {
+    const thimble::Status right =
+        given({{"runner", runner}, {"prompt", prompt || prompt_size == 0}});
+    if (report(right, error, error_size) != 0) return -1;
+    const auto encoded = runner->runner->encode_prompt(std::string_view(prompt, prompt_size));
+    if (report(encoded.status(), error, error_size) != 0) return -1;
+    return thimble::write_tokens(*encoded, tokens, capacity);
+  });
 }

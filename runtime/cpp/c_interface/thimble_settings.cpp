@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 namespace {
 
 using thimble::check;
+using thimble::given;
 using thimble::report;
 
 thimble_token to_c(const thimble::TokenLogprob& token) {
@@ -17,12 +19,14 @@ thimble_token to_c(const thimble::TokenLogprob& token) {
 
 }  // namespace
 
-thimble_settings* thimble_settings_new(void) { return new thimble_settings(); }
+thimble_settings* thimble_settings_new(void) { return new (std::nothrow) thimble_settings(); }
 
 void thimble_settings_free(thimble_settings* settings) { delete settings; }
 
 int thimble_settings_number(thimble_settings* settings, const char* name, double value, char* error,
                             size_t error_size) {
+  const thimble::Status named = given({{"settings", settings}, {"name", name}});
+  if (report(named, error, error_size) != 0) return 1;
   const thimble::AnswerNumber* number = thimble::find_answer_number(name);
   if (number == nullptr) {
     std::string names;
@@ -45,6 +49,7 @@ const char* thimble_answer_numbers(void) {
 
 void thimble_settings_special(thimble_settings* settings, thimble_text_callback on_special,
                               void* context) {
+  if (settings == nullptr) return;
   settings->output.on_special = nullptr;
   if (on_special != nullptr) {
     settings->output.on_special = thimble::to_callback(on_special, context);
@@ -54,7 +59,8 @@ void thimble_settings_special(thimble_settings* settings, thimble_text_callback 
 int thimble_settings_bias(thimble_settings* settings, int32_t token, double value, char* error,
                           size_t error_size) {
   const thimble::Status right = thimble::first_error(
-      {check<int32_t>("a token of logit_bias", token, 0, INT32_MAX),
+      {given({{"settings", settings}}),
+       check<int32_t>("a token of logit_bias", token, 0, INT32_MAX),
        check("a value of logit_bias", value, -thimble::kMostBias, thimble::kMostBias)});
   if (report(right, error, error_size) != 0) return 1;
   settings->bias[token] = static_cast<float>(value);
@@ -63,6 +69,9 @@ int thimble_settings_bias(thimble_settings* settings, int32_t token, double valu
 
 int thimble_settings_stop(thimble_settings* settings, const char* text, size_t text_size,
                           char* error, size_t error_size) {
+  const thimble::Status right =
+      given({{"settings", settings}, {"text", text != nullptr || text_size == 0}});
+  if (report(right, error, error_size) != 0) return 1;
   if (text_size == 0) {
     return report(thimble::Status::error("a stop text is empty: give at least one character"),
                   error, error_size);
@@ -87,5 +96,6 @@ int thimble_settings_tokens(thimble_settings* settings, int32_t top,
 }
 
 void thimble_use_settings(thimble_runner* runner, const thimble_settings* settings) {
+  if (runner == nullptr) return;
   runner->settings = settings != nullptr ? *settings : thimble_settings();
 }

@@ -29,7 +29,7 @@ Result<Grammar::Node> parse(const ConstraintText& text, const TokenNames& tokens
                             std::vector<std::string>* notes) {
   switch (text.kind) {
     case Kind::kJsonSchema:
-      return parse_schema(text.text, grammar, notes);
+      return parse_schema(text.text, tokens, grammar, notes);
     case Kind::kRegex:
       return parse_regex(text.text, grammar);
     case Kind::kChoice:

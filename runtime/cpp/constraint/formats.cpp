@@ -82,6 +82,14 @@ std::optional<std::string_view> format_regex(std::string_view format) {
   return std::nullopt;
 }
 
+bool is_free_format(std::string_view format) {
+  for (const std::string_view free :
+       {"binary", "directory-path", "file-path", "password", "path"}) {
+    if (free == format) return true;
+  }
+  return false;
+}
+
 std::string format_names() {
   std::string names;
   for (const Format& known : kFormats) {

@@ -265,7 +265,7 @@ class Parser {
     const auto [place, is_new] = schemas_.try_emplace(to_text(*schema));
     if (is_new) {
       std::vector<std::string> notes;
-      const Result<Grammar::Node> compiled = schema_node(*schema, grammar_, &notes);
+      const Result<Grammar::Node> compiled = schema_node(*schema, tokens_, grammar_, &notes);
       if (!compiled.ok()) {
         error_ = Status::error(rule + ": " + compiled.message());
         return false;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "constraint/counted_text.h"
+
 namespace thimble {
 namespace {
 
@@ -136,6 +138,15 @@ Grammar::Node Grammar::repeat(Node node, uint64_t min, uint64_t max) {
   data.min = static_cast<uint32_t>(min);
   data.max = static_cast<uint32_t>(max);
   data.size = 2;
+  return add(std::move(data));
+}
+
+Grammar::Node Grammar::counted_text(std::shared_ptr<const CountedText> text) {
+  if (text->empty()) return nothing();
+  NodeData data(Kind::kText);
+  data.value = static_cast<uint32_t>(texts_.size());
+  data.size = 3;
+  texts_.push_back(std::move(text));
   return add(std::move(data));
 }
 

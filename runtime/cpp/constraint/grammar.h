@@ -3,11 +3,14 @@
 #include <bitset>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace thimble {
+
+class CountedText;
 
 using ByteSet = std::bitset<256>;
 
@@ -36,6 +39,8 @@ class Grammar {
   Node choice(std::vector<Node> nodes);
   /// `min` to `max` times. What would be long written out becomes a rule that is counted.
   Node repeat(Node node, uint64_t min, uint64_t max);
+  /// The texts of an automaton, counted.
+  Node counted_text(std::shared_ptr<const CountedText> text);
   Node optional(Node node) { return choice({node, empty()}); }
 
   Rule add_rule(std::string name);
@@ -52,6 +57,7 @@ class Grammar {
     kRepeat,   ///< written out
     kCounted,  ///< calls of a rule that are counted, at most max
     kCall,
+    kText,  ///< of texts()
     kNothing
   };
 
@@ -59,7 +65,7 @@ class Grammar {
     explicit NodeData(Kind kind) : kind(kind) {}
 
     Kind kind;
-    uint32_t value = 0;  ///< kByte: of sets(); kCall, kCounted: the rule
+    uint32_t value = 0;  ///< kByte: of sets(); kText: of texts(); kCall, kCounted: the rule
     uint64_t size = 0;   ///< about as many instructions
     uint32_t min = 0;
     bool unlimited = false;  ///< kRepeat: has no end; else the most is max
@@ -76,6 +82,7 @@ class Grammar {
   uint32_t node_count() const { return static_cast<uint32_t>(nodes_.size()); }
   const std::vector<ByteSet>& sets() const { return sets_; }
   const std::vector<RuleData>& rules() const { return rules_; }
+  const std::vector<std::shared_ptr<const CountedText>>& texts() const { return texts_; }
 
  private:
   Node add(NodeData data);
@@ -87,6 +94,7 @@ class Grammar {
   std::vector<NodeData> nodes_;
   std::vector<ByteSet> sets_;
   std::vector<RuleData> rules_;
+  std::vector<std::shared_ptr<const CountedText>> texts_;
 };
 
 }  // namespace thimble

@@ -1,5 +1,6 @@
 #include "constraint/json_layout.h"
 
+#include <bitset>
 #include <utility>
 
 #include "constraint/intersection.h"
@@ -33,7 +34,7 @@ Result<Grammar::Node> separator_node(const std::string& regex, const char* mark,
 }  // namespace
 
 Result<JsonLayout> JsonLayout::create(Grammar* grammar, const JsonSpacing& spacing) {
-  JsonLayout layout(grammar);
+  JsonLayout layout(grammar, spacing);
   ByteSet white;
   for (const char c : {' ', '\n', '\r', '\t'}) white.set(static_cast<uint8_t>(c));
   if (spacing.flexible) {
@@ -62,7 +63,7 @@ Grammar::Node JsonLayout::any() {
   const Result<Grammar::Node> number = parse_regex(kJsonNumber, grammar_);
   const Grammar::Node node = grammar_->choice(
       {grammar_->literals({"null", "true", "false"}), *number, strings_.any(),
-       array({}, *any_, 0, Grammar::kUnlimited), object({}, {{strings_.any(), *any_, false}})});
+       array({}, *any_, 0, Grammar::kUnlimited), object({}, {{*other_names({}), *any_, false}})});
   grammar_->define(rule, node);
   return *any_;
 }
@@ -77,12 +78,21 @@ Grammar::Node JsonLayout::exactly(const Json& value) {
   if (value.is(Json::Kind::kObject)) {
     std::vector<JsonMember> members;
     for (size_t i = 0; i < value.keys.size(); ++i) {
-      members.push_back(
-          {grammar_->literal(quoted_json(value.keys[i])), exactly(value.values[i]), true});
+      members.push_back({grammar_->literal(names_.notation().write(value.keys[i])),
+                         exactly(value.values[i]), true});
     }
     return object(members, std::nullopt);
   }
-  return grammar_->literal(to_text(value));
+  return grammar_->literal(scalar(value));
+}
+
+std::string JsonLayout::scalar(const Json& value) const {
+  return value.is(Json::Kind::kString) ? strings_.notation().write(value.text) : to_text(value);
+}
+
+Result<Grammar::Node> JsonLayout::other_names(std::vector<std::string> listed) {
+  if (names_.notation().quote.empty()) listed.emplace_back();  // nobody would see it
+  return names_.except(std::move(listed));
 }
 
 Grammar::Node JsonLayout::pair(const JsonMember& member) {
@@ -90,7 +100,7 @@ Grammar::Node JsonLayout::pair(const JsonMember& member) {
 }
 
 Grammar::Node JsonLayout::object(const std::vector<JsonMember>& members,
-                                 const std::optional<JsonMember>& more) {
+                                 const std::optional<JsonMember>& more, bool not_empty) {
   // Those from the first required one on always follow another, or are it.
   size_t first_required = 0;
   while (first_required < members.size() && !members[first_required].required) ++first_required;
@@ -117,7 +127,7 @@ Grammar::Node JsonLayout::object(const std::vector<JsonMember>& members,
 
   std::vector<Grammar::Node> choices;  // by the member that is first
   if (first_required == members.size()) {
-    choices.push_back(grammar_->empty());
+    choices.push_back(not_empty ? grammar_->nothing() : grammar_->empty());
     choices.push_back(grammar_->sequence({more_pair, more_rest}));
   } else {
     choices.push_back(rest);
@@ -131,6 +141,26 @@ Grammar::Node JsonLayout::object(const std::vector<JsonMember>& members,
     rest = grammar_->call(rule);
   }
   return grammar_->shared(enclosed("{", grammar_->choice(std::move(choices)), "}"));
+}
+
+Grammar::Node JsonLayout::distinct(std::vector<Grammar::Node> items, uint64_t min, uint64_t max) {
+  for (Grammar::Node& item : items) item = grammar_->shared(item);
+  // A rule for each set of items that came says what may follow.
+  std::vector<Grammar::Rule> after;
+  const size_t sets = size_t{1} << items.size();
+  for (size_t set = 0; set < sets; ++set) after.push_back(grammar_->add_rule("distinct items"));
+  for (size_t set = 0; set < sets; ++set) {
+    const size_t count = std::bitset<32>(set).count();
+    std::vector<Grammar::Node> choices;
+    if (count >= min && count <= max) choices.push_back(grammar_->empty());
+    for (size_t i = 0; count < max && i < items.size(); ++i) {
+      if ((set >> i & 1) != 0) continue;
+      choices.push_back(grammar_->sequence({set == 0 ? grammar_->empty() : comma_, items[i],
+                                            grammar_->call(after[set | size_t{1} << i])}));
+    }
+    grammar_->define(after[set], grammar_->choice(std::move(choices)));
+  }
+  return grammar_->shared(enclosed("[", grammar_->call(after[0]), "]"));
 }
 
 Grammar::Node JsonLayout::array(const std::vector<Grammar::Node>& first, Grammar::Node more,

@@ -29,8 +29,12 @@ CodePoints written_as_they_are() {
 
 }  // namespace
 
+std::string StringNotation::write(std::string_view text) const {
+  return escapes ? quoted_json(text) : quote + std::string(text) + quote;
+}
+
 Grammar::Node JsonStrings::quoted(Grammar::Node content) {
-  const Grammar::Node quote = grammar_->literal("\"");
+  const Grammar::Node quote = grammar_->literal(notation_.quote);
   return grammar_->sequence({quote, content, quote});
 }
 
@@ -44,6 +48,7 @@ Grammar::Node JsonStrings::beyond_ascii() {
 }
 
 Grammar::Node JsonStrings::character(const CodePoints& points) {
+  if (!notation_.escapes) return utf8_node(grammar_, points.intersection(notation_.points));
   static const CodePoints kPlain = written_as_they_are();
   CodePoints plain = points.intersection(kPlain);
   std::vector<Grammar::Node> choices;
@@ -77,16 +82,14 @@ Grammar::Node JsonStrings::character(const CodePoints& points) {
 Grammar::Node JsonStrings::end_of_any() {
   if (!end_of_any_) {
     const Grammar::Rule rule = grammar_->add_rule("end of a string");
-    const Grammar::Node any =
-        grammar_->repeat(character(CodePoints::all()), 0, Grammar::kUnlimited);
-    grammar_->define(rule, grammar_->sequence({any, grammar_->literal("\"")}));
+    grammar_->define(rule, grammar_->sequence({any_content(), grammar_->literal(notation_.quote)}));
     end_of_any_ = grammar_->call(rule);
   }
   return *end_of_any_;
 }
 
 Grammar::Node JsonStrings::any() {
-  if (!any_) any_ = grammar_->sequence({grammar_->literal("\""), end_of_any()});
+  if (!any_) any_ = grammar_->sequence({grammar_->literal(notation_.quote), end_of_any()});
   return *any_;
 }
 
@@ -101,11 +104,17 @@ Grammar::Node JsonStrings::of_length(uint64_t min, uint64_t max) {
 }
 
 Result<Grammar::Node> JsonStrings::matching(std::string_view regex, bool whole) {
-  const Result<Grammar::Node> content =
-      regex_node(regex, /*search=*/!whole, grammar_,
-                 [this](const CodePoints& points) { return character(points); });
-  if (!content.ok()) return content;
-  return quoted(*content);
+  const Result<Grammar::Node> found = content(regex, whole);
+  return found.ok() ? quoted(*found) : found;
+}
+
+Result<Grammar::Node> JsonStrings::content(std::string_view regex, bool whole) {
+  return regex_node(regex, /*search=*/!whole, grammar_,
+                    [this](const CodePoints& points) { return character(points); });
+}
+
+Grammar::Node JsonStrings::any_content() {
+  return grammar_->repeat(character(CodePoints::all()), 0, Grammar::kUnlimited);
 }
 
 Result<Grammar::Node> JsonStrings::except(std::vector<std::string> texts) {
@@ -120,7 +129,8 @@ Result<Grammar::Node> JsonStrings::except(std::vector<std::string> texts) {
                            " that are supported beside additionalProperties");
     }
   }
-  return grammar_->sequence({grammar_->literal("\""), except_tail(texts, 0, texts.size(), 0)});
+  return grammar_->sequence(
+      {grammar_->literal(notation_.quote), except_tail(texts, 0, texts.size(), 0)});
 }
 
 /// What may follow the first `depth` bytes, which sorted texts from `begin` to `end` share, so that
@@ -133,7 +143,7 @@ Grammar::Node JsonStrings::except_tail(const std::vector<std::string>& texts, si
   if (texts[at].size() == depth) {
     ++at;  // it cannot end here
   } else {
-    choices.push_back(grammar_->literal("\""));
+    choices.push_back(grammar_->literal(notation_.quote));
   }
   while (at < end) {
     size_t after = depth;

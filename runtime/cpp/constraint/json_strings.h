@@ -14,11 +14,23 @@
 
 namespace thimble {
 
+/// How strings are written.
+struct StringNotation {
+  std::string quote = "\"";  ///< around them; perhaps a token's mark, or empty
+  bool escapes = true;       ///< as JSON has them; otherwise characters are as they are
+  CodePoints points = CodePoints::all();  ///< that they may have without escapes
+
+  std::string write(std::string_view text) const;
+};
+
 /// JSON strings in a grammar. Characters are written as they are; only quotes, backslashes and
 /// control characters (U+007F is one) are escaped, by a letter or, control characters, by \u.
 class JsonStrings {
  public:
-  explicit JsonStrings(Grammar* grammar) : grammar_(grammar) {}
+  explicit JsonStrings(Grammar* grammar, StringNotation notation = {})
+      : grammar_(grammar), notation_(std::move(notation)) {}
+
+  const StringNotation& notation() const { return notation_; }
 
   /// Any string, with its quotes.
   Grammar::Node any();
@@ -27,6 +39,11 @@ class JsonStrings {
   /// Strings in which a regular expression matches somewhere; or, if it is `whole`, that it matches
   /// as a whole.
   Result<Grammar::Node> matching(std::string_view regex, bool whole);
+  /// The same without the quotes.
+  Result<Grammar::Node> content(std::string_view regex, bool whole);
+  /// What any string has between its quotes.
+  Grammar::Node any_content();
+  Grammar::Node quoted(Grammar::Node content);
   /// Any string but these.
   Result<Grammar::Node> except(std::vector<std::string> texts);
 
@@ -34,13 +51,13 @@ class JsonStrings {
   Grammar::Node character(const CodePoints& points);
 
  private:
-  Grammar::Node quoted(Grammar::Node content);
   Grammar::Node beyond_ascii();
   Grammar::Node end_of_any();
   Grammar::Node except_tail(const std::vector<std::string>& texts, size_t begin, size_t end,
                             size_t depth);
 
   Grammar* grammar_;
+  StringNotation notation_;
   std::map<std::pair<uint64_t, uint64_t>, Grammar::Node> of_length_;
   std::optional<Grammar::Node> any_, beyond_ascii_, end_of_any_;
 };

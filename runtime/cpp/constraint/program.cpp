@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "constraint/counted_text.h"
 #include "constraint/left_recursion.h"
 
 namespace thimble {
@@ -27,6 +29,7 @@ class Compiler {
                            " steps");
     }
     add_classes();
+    program_.texts = grammar_.texts();
     program_.code = {{Op::kReturn}, {Op::kNever}};
     program_.starts.push_back(emit(node, kReturnAt));
     for (const Grammar::RuleData& rule : grammar_.rules()) {
@@ -49,6 +52,7 @@ class Compiler {
   void add_classes() {
     // Bytes are equal if they are in the same sets; literals tell their bytes from all others.
     std::vector<ByteSet> sets = grammar_.sets();
+    std::set<const TextAutomaton*> told_apart;
     ByteSet single;
     for (uint32_t i = 0; i < node_count(); ++i) {
       for (const char c : grammar_.node(i).text) single.set(static_cast<uint8_t>(c));
@@ -71,6 +75,15 @@ class Compiler {
       }
     };
     for (const ByteSet& set : sets) split(set);
+    for (const auto& text : grammar_.texts()) {
+      const TextAutomaton& automaton = text->automaton();
+      if (!told_apart.insert(&automaton).second) continue;
+      for (uint32_t symbol = 0; symbol < automaton.symbols; ++symbol) {
+        ByteSet set;
+        for (size_t byte = 0; byte < 256; ++byte) set[byte] = automaton.symbol_of[byte] == symbol;
+        split(set);
+      }
+    }
     for (size_t byte = 0; byte < 256; ++byte) {
       if (single[byte]) split(ByteSet().set(byte));
     }
@@ -134,6 +147,12 @@ class Compiler {
         (void)add(Op::kAgain, data.min, data.max);
         return first;
       }
+      case Grammar::Kind::kText: {
+        const CountedText& text = *program_.texts[data.value];
+        const uint32_t first = add(Op::kText, data.value, next);
+        (void)add(Op::kInside, data.value, next);
+        return text.accepts(TextAutomaton::kStart, 0) ? add(Op::kSplit, first, next) : first;
+      }
       case Grammar::Kind::kCall:
         // A call at a rule's end needs no return to it: so repetition by recursion at the end keeps
         // the stack as it is.
@@ -167,7 +186,8 @@ class Compiler {
       const auto [op, a, b] = code[at];
       if (op == Op::kSplit) before[a].push_back(at);
       const bool calls = op == Op::kCall || op == Op::kRepeat;
-      if (op == Op::kByte || op == Op::kSplit || calls) before[b].push_back(at);
+      const bool takes = op == Op::kByte || op == Op::kText || op == Op::kInside;
+      if (takes || op == Op::kSplit || calls) before[b].push_back(at);
       if (op == Op::kEnter || calls) callers[a].push_back(at);
     }
     std::vector<std::vector<uint32_t>> rules_at(code.size());

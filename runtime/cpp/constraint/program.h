@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct Program {
     kCall,    ///< runs rule a, which takes at least one byte, then goes on at b
     kRepeat,  ///< runs rule a, as often as the kAgain behind it says, then goes on at b
     kAgain,   ///< at least a times, at most b times; each takes at least one byte
+    kText,    ///< begins text a, which takes at least one byte, then goes on at b
+    kInside,  ///< within the text of the kText before it
     kReturn,  ///< ends the rule
     kNever,   ///< ends nowhere
   };
@@ -36,6 +39,7 @@ struct Program {
   std::array<uint8_t, 256> symbol_of{};
   std::vector<uint8_t> byte_of;  ///< the first byte of each symbol
   std::vector<ByteSet> classes;  ///< sets of symbols
+  std::vector<std::shared_ptr<const CountedText>> texts;
 };
 
 /// Compiles the texts of `node`. Fails, with what follows "the grammar ", if a rule calls itself

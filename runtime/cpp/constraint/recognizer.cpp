@@ -25,7 +25,9 @@ void make_set(std::vector<uint64_t>* values) {
 
 Recognizer::Recognizer(Program program) : program_(std::move(program)) {
   returns_.resize(program_.starts.size());
-  for (const Program::Instruction& code : program_.code) counts_ |= code.op == Op::kAgain;
+  for (const Program::Instruction& code : program_.code) {
+    counts_ |= code.op == Op::kAgain || code.op == Op::kText;
+  }
   begin();
 }
 
@@ -59,13 +61,24 @@ Recognizer::State Recognizer::compute(State state, uint8_t symbol) {
   }
   // Symbols that the same items take lead to the same state: all are filled in together.
   const size_t symbols = program_.byte_of.size();
-  std::array<uint32_t, 256> takers{};
-  for (size_t i = 0; i < count; ++i) {
+  std::array<uint64_t, 256> takers{};
+  for (size_t i = 0, texts = 0; i < count; ++i) {
     const uint64_t item = items_[state].begin()[i];
     if (item == kAccepts) continue;
-    const ByteSet& taken = program_.classes[program_.code[unpacked(item).at].a];
+    const auto [at, stack] = unpacked(item);
+    const uint32_t taken = program_.code[at].a;
+    const bool is_text = program_.code[at].op == Op::kInside;
+    const TextAutomaton::State from = is_text ? inside(stack).state : 0;
+    // States of a text in the lower half; with more than one text, each symbol by itself.
+    const bool alone = is_text && texts++ > 0;
     for (size_t other = 0; other < symbols; ++other) {
-      takers[other] |= static_cast<uint32_t>(taken[other]) << i;
+      if (is_text) {
+        takers[other] |=
+            alone ? other << 48
+                  : program_.texts[taken]->automaton().after(from, program_.byte_of[other]);
+      } else {
+        takers[other] |= uint64_t{program_.classes[taken][other]} << (32 + i);
+      }
     }
   }
   for (size_t other = 0; other < symbols; ++other) {
@@ -84,9 +97,12 @@ Recognizer::State Recognizer::after(State state, uint8_t symbol) {
     if (item == kAccepts) continue;
     const Pair pair = unpacked(item);
     const Program::Instruction& take = program_.code[pair.at];
-    if (program_.classes[take.a][symbol]) left_.push_back({take.b, pair.stack});
+    if (take.op == Op::kInside) {
+      go_inside(pair, program_.byte_of[symbol]);
+    } else if (program_.classes[take.a][symbol])
+      left_.push_back({take.b, pair.stack});
   }
-  return left_.empty() ? kDead : close();
+  return left_.empty() && waiting_.empty() ? kDead : close();
 }
 
 /// Goes on from a pair until bytes are needed. `returns` is false for a rule that was called at
@@ -118,6 +134,11 @@ void Recognizer::follow(Pair first, bool returns) {
       case Op::kAgain:
         repeat(pair);
         break;
+      case Op::kText:
+        wait_inside(pair.at + 1, {TextAutomaton::kStart, 0, pair.stack});
+        break;
+      case Op::kInside:
+        break;  // wait_inside() lets it wait
       case Op::kReturn:
         if (!returns) break;
         if (pair.stack == 0) accepting_ = true;
@@ -142,6 +163,35 @@ void Recognizer::repeat(Pair pair) {
   if (count >= min) left_.push_back({call_of.b, below});
   if (count >= max) return;
   call(call_of.a, {pair.at, stacks_.add({packed({count + 1, below})})});
+}
+
+Recognizer::Inside Recognizer::inside(uint32_t stack) const {
+  const auto [state, counted] = unpacked(*stacks_[stack].begin());
+  const auto [count, below] = unpacked(*stacks_[counted].begin());
+  return {state, count, below};
+}
+
+uint32_t Recognizer::stack_of(const Inside& inside) {
+  const uint32_t counted = stacks_.add({packed({inside.count, inside.below})});
+  return stacks_.add({packed({inside.state, counted})});
+}
+
+void Recognizer::wait_inside(uint32_t at, const Inside& inside) {
+  const CountedText& text = *program_.texts[program_.code[at].a];
+  if (!text.goes_on(inside.state, inside.count)) return;
+  const uint64_t item = packed({at, stack_of(inside)});
+  if (seen_.insert(item)) waiting_.push_back(item);
+}
+
+void Recognizer::go_inside(Pair pair, uint8_t byte) {
+  const Program::Instruction& code = program_.code[pair.at];
+  const CountedText& text = *program_.texts[code.a];
+  Inside reached = inside(pair.stack);
+  reached.state = text.automaton().after(reached.state, byte);
+  if (reached.state == TextAutomaton::kDead) return;
+  reached.count = text.count_at(reached.state, reached.count);
+  if (text.accepts(reached.state, reached.count)) left_.push_back({code.b, reached.below});
+  wait_inside(pair.at, reached);
 }
 
 /// The state of all that left_ leads to.
@@ -194,6 +244,10 @@ Recognizer::State Recognizer::within(State state, uint32_t length) {
   uint32_t stack = 0, moved = 0;  // mostly all items have the same one
   for (const uint64_t item : items_[state]) {
     const Pair pair = unpacked(item);
+    if (item != kAccepts && program_.code[pair.at].op == Op::kInside) {
+      waiting_.push_back(packed({pair.at, inside_within(pair, length, kLevels)}));
+      continue;
+    }
     if (item != kAccepts && pair.stack != stack) {
       stack = pair.stack;
       moved = stack_within(stack, length, kLevels);
@@ -204,6 +258,13 @@ Recognizer::State Recognizer::within(State state, uint32_t length) {
   within_.push_back(waiting_.empty() ? state : add_state());
   waiting_.clear();
   return within_.back();
+}
+
+uint32_t Recognizer::inside_within(Pair pair, uint32_t length, int levels) {
+  Inside moved = inside(pair.stack);
+  moved.count = program_.texts[program_.code[pair.at].a]->within(moved.count, length);
+  moved.below = stack_within(moved.below, length, levels);
+  return stack_of(moved);
 }
 
 /// A stack with the counts of its upper levels moved away from limits that `length` calls do not
@@ -230,17 +291,13 @@ uint32_t Recognizer::stack_within(uint32_t stack, uint32_t length, int levels) {
   return stacks_.add(moved);
 }
 
-int Recognizer::only_byte(State state) const {
+int Recognizer::only_byte(State state) {
+  if (accepts(state)) return -1;
   int only = -1;
-  for (const uint64_t item : items_[state]) {
-    if (item == kAccepts) return -1;
-    const ByteSet& symbols = program_.classes[program_.code[unpacked(item).at].a];
-    if (symbols.count() != 1) return -1;
-    for (int byte = 0; byte < 256; ++byte) {
-      if (!symbols[program_.symbol_of[static_cast<size_t>(byte)]]) continue;
-      if (only >= 0 && only != byte) return -1;
-      only = byte;
-    }
+  for (int byte = 0; byte < 256; ++byte) {
+    if (next(state, static_cast<uint8_t>(byte)) == kDead) continue;
+    if (only >= 0) return -1;
+    only = byte;
   }
   return only;
 }
@@ -268,11 +325,10 @@ void Recognizer::shrink() {
   row_bytes_ = 0;
 }
 
-bool program_matches(Program program, std::string_view text) {
-  Recognizer recognizer(std::move(program));
-  Recognizer::State state = recognizer.start();
-  for (const char c : text) state = recognizer.next(state, static_cast<uint8_t>(c));
-  return recognizer.accepts(state);
+bool Recognizer::matches(std::string_view text) {
+  State state = start_;
+  for (const char c : text) state = next(state, static_cast<uint8_t>(c));
+  return accepts_[state];
 }
 
 }  // namespace thimble

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/counted_text.h"
 #include "constraint/interner.h"
 #include "constraint/program.h"
 #include "constraint/seen_values.h"
@@ -55,7 +56,10 @@ class Recognizer {
   State within(State state, uint32_t length);
 
   /// Whether text may go on with one byte only: which; else -1.
-  int only_byte(State state) const;
+  int only_byte(State state);
+
+  /// Whether a text matches as a whole.
+  bool matches(std::string_view text);
 
   /// Forgets what can be computed again, if it has become large.
   void shrink();
@@ -80,13 +84,25 @@ class Recognizer {
   State add_state();
   void call(uint32_t rule, Pair back);
   void repeat(Pair pair);
+  /// Where in a text the item of a kInside is.
+  struct Inside {
+    TextAutomaton::State state;
+    uint32_t count, below;
+  };
+  Inside inside(uint32_t stack) const;
+  uint32_t stack_of(const Inside& inside);
+  void wait_inside(uint32_t at, const Inside& inside);
+  /// Goes on from a kInside with one more byte.
+  void go_inside(Pair pair, uint8_t byte);
+  uint32_t inside_within(Pair pair, uint32_t length, int levels);
   uint32_t stack_within(uint32_t stack, uint32_t length, int levels);
   void follow(Pair pair, bool returns);
   State close();
 
   Program program_;
   Interner items_;   ///< of states: what they wait for; an item of its own if they accept
-  Interner stacks_;  ///< 0: the empty one; that of a kAgain is its count and the stack below
+  Interner stacks_;  ///< 0: the empty one; that of a kAgain is its count and the stack below;
+                     ///< that of a kInside its state and such a stack
   bool counts_ = false;
   Interner asked_;  ///< of within(): a length and a state
   std::vector<State> within_;
@@ -104,8 +120,5 @@ class Recognizer {
   std::vector<uint32_t> called_;                ///< rules
   std::vector<std::vector<uint64_t>> returns_;  ///< of each rule called
 };
-
-/// Whether a program matches a text as a whole.
-bool program_matches(Program program, std::string_view text);
 
 }  // namespace thimble

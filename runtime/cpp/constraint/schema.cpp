@@ -4,16 +4,34 @@
 
 #include "constraint/json_layout.h"
 #include "constraint/schema_compiler.h"
+#include "tokenizer/utf8.h"
 
 namespace thimble {
 namespace {
 
+/// Lets strings stand as they are between two of these texts or tokens, and names without quotes.
+void use_quote(const std::string& quote, const TokenNames& tokens, JsonSpacing* spacing) {
+  const TokenNames::Token* token = tokens.find(quote);
+  spacing->strings = {token != nullptr ? token->bytes : quote, false, CodePoints::all()};
+  if (spacing->strings.quote[0] != kMarkByte) {
+    size_t at = 0;
+    const uint32_t first = next_code_point(quote, &at);
+    spacing->strings.points = CodePoints(first, first).complement();
+  }
+  CodePoints letters('0', '9');
+  for (const auto& [low, high] : {std::pair{'A', 'Z'}, {'a', 'z'}, {'_', '_'}, {'-', '.'}}) {
+    letters.add(static_cast<uint32_t>(low), static_cast<uint32_t>(high));
+  }
+  spacing->names = {"", false, letters};
+}
+
 /// Reads the options in a schema's x-guidance, whose names are llguidance's.
-Status read_spacing(const Json& options, JsonSpacing* spacing) {
+Status read_spacing(const Json& options, const TokenNames& tokens, JsonSpacing* spacing) {
   const auto refused = [](const std::string& key) {
-    return Status::error("the JSON schema's x-guidance has " + key +
-                         ", but only whitespace_flexible (a boolean), item_separator and "
-                         "key_separator (regular expressions) are supported");
+    return Status::error(
+        "the JSON schema's x-guidance has " + key +
+        ", but only whitespace_flexible (a boolean), item_separator and "
+        "key_separator (regular expressions), and string_quote (a text) are supported");
   };
   if (!options.is(Json::Kind::kObject)) return refused(to_text(options).substr(0, 40));
   for (size_t i = 0; i < options.keys.size(); ++i) {
@@ -25,6 +43,8 @@ Status read_spacing(const Json& options, JsonSpacing* spacing) {
       spacing->item_separator = value.text;
     } else if (key == "key_separator" && value.is(Json::Kind::kString)) {
       spacing->key_separator = value.text;
+    } else if (key == "string_quote" && value.is(Json::Kind::kString) && !value.text.empty()) {
+      use_quote(value.text, tokens, spacing);
     } else if (key == "coerce_one_of" && value.is(Json::Kind::kTrue)) {
       continue;  // always so
     } else {
@@ -36,19 +56,19 @@ Status read_spacing(const Json& options, JsonSpacing* spacing) {
 
 }  // namespace
 
-Result<Grammar::Node> parse_schema(std::string_view text, Grammar* grammar,
-                                   std::vector<std::string>* notes) {
+Result<Grammar::Node> parse_schema(std::string_view text, const TokenNames& tokens,
+                                   Grammar* grammar, std::vector<std::string>* notes) {
   const Result<Json> json = parse_json(text);
   if (!json.ok()) return Status::error("the JSON schema cannot be read: " + json.message());
-  return schema_node(*json, grammar, notes);
+  return schema_node(*json, tokens, grammar, notes);
 }
 
-Result<Grammar::Node> schema_node(const Json& schema, Grammar* grammar,
+Result<Grammar::Node> schema_node(const Json& schema, const TokenNames& tokens, Grammar* grammar,
                                   std::vector<std::string>* notes) {
   JsonSpacing spacing;
   const Json* options = schema.find("x-guidance");
   if (options != nullptr) {
-    const Status status = read_spacing(*options, &spacing);
+    const Status status = read_spacing(*options, tokens, &spacing);
     if (!status.ok()) return status;
   }
   Result<JsonLayout> layout = JsonLayout::create(grammar, spacing);

@@ -115,6 +115,8 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
                                        [&](const Json& v) { return to_text(v) == text; });
     values = listed ? std::vector<Json>{*constant} : std::vector<Json>{};
   }
+  const Result<Json> flat = only_type ? Json::boolean(true) : merger_.flatten(rest, path);
+  if (!flat.ok()) return flat.status();
   std::vector<std::string> texts;
   std::vector<Grammar::Node> nodes;
   for (const Json& value : values) {
@@ -124,14 +126,16 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
     };
     if (!has(type) && !(type == "integer" && has("number"))) continue;
     if (!only_type) {
-      const Result<bool> accepted = holds(rest, value, path);
+      const Result<bool> accepted = flat_holds(*flat, value, path, 0);
       if (!accepted.ok()) return accepted.status();
       if (!*accepted) continue;
     }
     if (value.is(Json::Kind::kArray) || value.is(Json::Kind::kObject)) {
       nodes.push_back(layout_->exactly(value));
     } else {
-      texts.push_back(to_text(value));
+      // JSON's 1.0 is a whole number, which an integer is written as.
+      const bool whole = type == "integer" && !has("number");
+      texts.push_back(whole ? plain_text(value) : layout_->scalar(value));
     }
   }
   if (!texts.empty()) nodes.push_back(grammar_->literals(std::move(texts)));
@@ -139,12 +143,15 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
 }
 
 Result<std::optional<Program>> SchemaCompiler::program_of(const Json& schema,
+                                                          const StringNotation& notation,
                                                           const std::string& path) {
   if (nesting_ == kMaxNesting) {
     return error_at(path, "has an enum beside other keywords, or propertyNames, within themselves");
   }
   Grammar grammar;
-  Result<JsonLayout> layout = JsonLayout::create(&grammar, JsonSpacing());
+  JsonSpacing spacing;
+  spacing.strings = spacing.names = notation;
+  Result<JsonLayout> layout = JsonLayout::create(&grammar, spacing);
   if (!layout.ok()) return layout.status();
   SchemaCompiler compiler(document_, &grammar, &*layout, nullptr, nesting_ + 1);
   const Result<Grammar::Node> node = compiler.compile(schema, path);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/counted_text.h"
+#include "constraint/decimal.h"
 #include "constraint/grammar.h"
 #include "constraint/json.h"
 #include "constraint/json_layout.h"
@@ -19,6 +21,9 @@ namespace thimble {
 
 /// The type of a value; of a whole number integer, however it is written.
 std::string type_of(const Json& value);
+
+/// A number without exponent and without zeros behind its fraction; others as they are.
+std::string plain_text(const Json& value);
 
 /// A schema that SchemaMerger has made as one that it takes, with one pattern in each part.
 Json with_single_patterns(Json schema);
@@ -58,10 +63,12 @@ class SchemaCompiler {
                                 const std::string& path);
   Result<Grammar::Node> enumeration(const Json& schema, const std::string& path);
   /// The values of a schema as a program of its own; none if it has no values.
-  Result<std::optional<Program>> program_of(const Json& schema, const std::string& path);
+  Result<std::optional<Program>> program_of(const Json& schema, const StringNotation& notation,
+                                            const std::string& path);
   /// Whether a schema describes a value, whatever the order of its names and the form of its
   /// numbers.
   Result<bool> holds(const Json& schema, const Json& value, const std::string& path, int depth = 0);
+  Result<bool> flat_holds(const Json& flat, const Json& value, const std::string& path, int depth);
   Result<bool> holds_items(const Json& schema, const Json& value, const std::string& path,
                            int depth);
   Result<bool> holds_members(const Json& schema, const Json& value, const std::string& path,
@@ -69,8 +76,18 @@ class SchemaCompiler {
   Result<Grammar::Node> of_type(const std::string& type, const Json& schema,
                                 const std::string& path);
   Result<Grammar::Node> number(const Json& schema, bool integer, const std::string& path);
+  /// Whole numbers of a step.
+  Result<Grammar::Node> multiples(uint64_t step, const std::optional<Bound>& min,
+                                  const std::optional<Bound>& max, const std::string& path);
   Result<Grammar::Node> string(const Json& schema, const std::string& path);
+  /// A regular expression, and whether it matches a string as a whole.
+  using StringPart = std::pair<std::string_view, bool>;
+  /// The texts within quotes that match all parts; null if there is none.
+  Result<CountedText::Shared> lengths_of(const std::vector<StringPart>& parts,
+                                         const std::string& path);
   Result<Grammar::Node> array(const Json& schema, const std::string& path);
+  Result<Grammar::Node> distinct_items(const Json& schema, uint64_t min, uint64_t max,
+                                       const std::string& path);
   Result<Grammar::Node> object(const Json& schema, const std::string& path);
   /// What the schema's propertyNames allow, in quotes; none if it has none.
   Result<std::optional<Program>> names_of(const Json& schema, const std::string& path);
@@ -84,7 +101,10 @@ class SchemaCompiler {
   JsonLayout* layout_;
   std::vector<std::string>* notes_;
   int nesting_;
-  std::map<std::string, Grammar::Node> rules_;  ///< by the schema's text
+  std::map<std::string, Grammar::Node> rules_;          ///< by the schema's text
+  std::map<std::string, CountedText::Shared> lengths_;  ///< by their parts
+  /// By the text of a schema of strings or numbers; null if it has no values.
+  std::map<std::string, std::unique_ptr<Recognizer>> checked_;
   std::deque<Pending> pending_;
 };
 

@@ -47,7 +47,9 @@ constexpr std::string_view kSupported[] = {
     "maximum",
     "minItems",
     "minLength",
+    "minProperties",
     "minimum",
+    "multipleOf",
     "oneOf",
     "pattern",
     "prefixItems",
@@ -55,6 +57,7 @@ constexpr std::string_view kSupported[] = {
     "propertyNames",
     "required",
     "type",
+    "uniqueItems",
 };
 
 constexpr std::string_view kTypes[] = {"null",   "boolean", "integer", "number",
@@ -73,9 +76,9 @@ bool is_annotation(const std::string& key) {
 
 Status check_keyword(const std::string& key, const Json& value, const std::string& path) {
   if (has(kSupported, key) || is_annotation(key)) return {};
+  if (key == "nullable" && value.is_boolean()) return {};
   // Values of these that allow everything.
-  const bool none = (key == "uniqueItems" || key == "unevaluatedProperties" ||
-                     key == "unevaluatedItems" || key == "nullable") &&
+  const bool none = (key == "unevaluatedProperties" || key == "unevaluatedItems") &&
                     value.is(key[0] == 'u' && key[1] == 'n' && key[2] == 'e' ? Json::Kind::kTrue
                                                                              : Json::Kind::kFalse);
   if (none) return {};

@@ -51,6 +51,21 @@ const Json* child(const Json& json, const std::string& name) {
 
 bool equal_texts(const Json& a, const Json& b) { return to_text(a) == to_text(b); }
 
+/// Lets a schema of OpenAPI that has a type, and perhaps an enum, allow null.
+void add_null(Json* schema) {
+  Json null;
+  const Json *type = schema->find("type"), *values = schema->find("enum");
+  if (type == nullptr) return;  // as OpenAPI 3.0.3 says
+  Json types = type->is(Json::Kind::kArray) ? *type : Json::array({*type});
+  types.values.push_back(Json::string("null"));
+  if (values != nullptr && values->is(Json::Kind::kArray)) {
+    Json more = *values;
+    more.values.push_back(std::move(null));
+    schema->set("enum", std::move(more));
+  }
+  schema->set("type", std::move(types));
+}
+
 /// The values of `a` that are in `b`.
 Json intersection(const Json& a, const Json& b) {
   Json result = Json::array({});
@@ -128,9 +143,13 @@ Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, 
     if (key == "pattern" && !schema.values[i].is(Json::Kind::kString)) {
       return error_at(path, "has a pattern that is not a string");
     }
+    const bool may_repeat = key == "uniqueItems" && schema.values[i].is(Json::Kind::kFalse);
+    if (key == "nullable" || may_repeat) continue;
     // A list, because parts may have one each.
     own.set(key, key == "pattern" ? Json::array({schema.values[i]}) : schema.values[i]);
   }
+  const Json* nullable = schema.find("nullable");
+  if (nullable != nullptr && nullable->is(Json::Kind::kTrue)) add_null(&own);
   for (size_t i = 0; i < schema.keys.size(); ++i) {
     const std::string& key = schema.keys[i];
     const Json& value = schema.values[i];

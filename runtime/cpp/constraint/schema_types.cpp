@@ -17,6 +17,8 @@
 namespace thimble {
 namespace {
 
+constexpr uint64_t kMostStep = 1000;
+constexpr size_t kMostDistinct = 10;
 constexpr const char* kInteger = "-?(?:0|[1-9][0-9]*)";
 
 Status error_at(const std::string& path, const std::string& what) {
@@ -68,8 +70,57 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
   if (!min.ok()) return min.status();
   const auto max = bound(schema, "maximum", "exclusiveMaximum", false, path);
   if (!max.ok()) return max.status();
+  const Result<uint64_t> step = count_of(schema, "multipleOf", 0, path);
+  if (!step.ok()) return step.status();
+  if (*step > 0) return multiples(*step, *min, *max, path);
+  if (schema.find("multipleOf") != nullptr) {
+    return error_at(path, "has multipleOf 0, but it must be a whole number from 1 on");
+  }
   if (!*min && !*max) return parse_regex(integer ? kInteger : kJsonNumber, grammar_);
   return decimal_range(grammar_, *min, *max, integer);
+}
+
+Result<Grammar::Node> SchemaCompiler::multiples(uint64_t step, const std::optional<Bound>& min,
+                                                const std::optional<Bound>& max,
+                                                const std::string& path) {
+  if (step > kMostStep) {
+    return error_at(path, "has multipleOf " + std::to_string(step) + ", but at most " +
+                              std::to_string(kMostStep) + " is supported");
+  }
+  // A rule for each remainder of the digits so far.
+  Grammar own;
+  std::vector<Grammar::Rule> after;
+  for (uint64_t rest = 0; rest < step; ++rest) after.push_back(own.add_rule("remainder"));
+  const auto digits = [&](uint64_t rest, char first) {
+    std::vector<Grammar::Node> choices;
+    for (char digit = first; digit <= '9'; ++digit) {
+      const uint64_t next = (rest * 10 + static_cast<uint64_t>(digit - '0')) % step;
+      choices.push_back(
+          own.sequence({own.literal(std::string_view(&digit, 1)), own.call(after[next])}));
+    }
+    return choices;
+  };
+  for (uint64_t rest = 0; rest < step; ++rest) {
+    std::vector<Grammar::Node> choices = digits(rest, '0');
+    if (rest == 0) choices.push_back(own.empty());
+    own.define(after[rest], own.choice(std::move(choices)));
+  }
+  const Grammar::Node number =
+      own.sequence({own.optional(own.literal("-")), own.choice(digits(0, '1'))});
+  Result<Program> every = compile_program(own, own.choice({own.literal("0"), number}));
+  if (!every.ok()) return every.status();
+  std::vector<Program> programs;
+  programs.push_back(std::move(*every));
+  if (min || max) {
+    Grammar range;
+    Result<Program> inside = compile_program(range, decimal_range(&range, min, max, true));
+    if (!inside.ok()) return grammar_->nothing();
+    programs.push_back(std::move(*inside));
+  }
+  const Result<Grammar::Node> all = intersection(std::move(programs), grammar_);
+  if (all.ok()) return all;
+  return error_at(
+      path, "joins multipleOf with bounds, which " + all.message() + ": leave one of them out");
 }
 
 Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::string& path) {
@@ -78,19 +129,20 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
   for (const Result<uint64_t>* length : {&min, &max}) {
     if (!length->ok()) return length->status();
   }
-  // Regular expressions, and whether they match a string as a whole.
-  std::vector<std::pair<std::string_view, bool>> regexes;
+  std::vector<StringPart> regexes;
   if (const Json* patterns = schema.find("pattern")) {
     for (const Json& pattern : patterns->values) regexes.emplace_back(pattern.text, false);
   }
   if (const Json* format = schema.find("format")) {
     const std::optional<std::string_view> regex = format_regex(format->text);
-    if (!format->is(Json::Kind::kString) || !regex) {
-      return error_at(path, "has the format " + to_text(*format).substr(0, 40) + ", but only " +
-                                format_names() +
-                                " are supported: leave it out, or write a pattern");
+    if (!format->is(Json::Kind::kString)) {
+      return error_at(path, "has a format that is not a string");
     }
-    regexes.emplace_back(*regex, true);
+    if (regex) regexes.emplace_back(*regex, true);
+    if (!regex && !is_free_format(format->text) && notes_ != nullptr) {
+      notes_->push_back("the JSON schema's format " + quoted_json(format->text).substr(0, 40) +
+                        " at " + path + " is not enforced: only " + format_names() + " are");
+    }
   }
   const bool bounded = *min > 0 || *max != Grammar::kUnlimited;
   if (regexes.empty()) return layout_->strings().of_length(*min, *max);
@@ -100,22 +152,40 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
     if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
     return grammar_->shared(*node);
   }
-  std::vector<Program> programs;
-  for (size_t i = 0; i < regexes.size() + (bounded ? 1 : 0); ++i) {
+  const Result<CountedText::Shared> lengths = lengths_of(regexes, path);
+  if (!lengths.ok()) return lengths.status();
+  if (*lengths == nullptr) return grammar_->nothing();
+  return layout_->strings().quoted(
+      grammar_->counted_text(std::make_shared<CountedText>(*lengths, *min, *max)));
+}
+
+Result<CountedText::Shared> SchemaCompiler::lengths_of(const std::vector<StringPart>& parts,
+                                                       const std::string& path) {
+  std::string key;
+  for (const auto& [regex, whole] : parts) key += quoted_json(regex) + (whole ? "1" : "0");
+  const auto [place, is_new] = lengths_.try_emplace(key);
+  if (!is_new) return place->second;
+  std::vector<AutomatonPart> programs;
+  for (size_t i = 0; i <= parts.size(); ++i) {
     Grammar grammar;
-    JsonStrings strings(&grammar);
-    const Result<Grammar::Node> node = i == regexes.size()
-                                           ? strings.of_length(*min, *max)
-                                           : strings.matching(regexes[i].first, regexes[i].second);
+    JsonStrings strings(&grammar, layout_->strings().notation());
+    const Result<Grammar::Node> node = i == parts.size()
+                                           ? strings.any_content()
+                                           : strings.content(parts[i].first, parts[i].second);
     if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
     Result<Program> program = compile_program(grammar, *node);
-    if (!program.ok()) return grammar_->nothing();
-    programs.push_back(std::move(*program));
+    if (!program.ok()) return CountedText::Shared();
+    programs.push_back({std::move(*program), false});
   }
-  const Result<Grammar::Node> all = intersection(std::move(programs), grammar_);
-  if (all.ok()) return all;
-  return error_at(path, "joins pattern, format or lengths of a string, which " + all.message() +
-                            ": write them as one pattern");
+  Program characters = std::move(programs.back().program);
+  programs.pop_back();
+  Result<CountedText::Shared> lengths =
+      CountedText::lengths(std::move(programs), std::move(characters));
+  if (!lengths.ok()) {
+    return error_at(path, "joins pattern, format or lengths of a string, which " +
+                              lengths.message() + ": write them as one pattern");
+  }
+  return place->second = std::move(*lengths);
 }
 
 Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::string& path) {
@@ -124,6 +194,8 @@ Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::strin
   for (const Result<uint64_t>* length : {&min, &max}) {
     if (!length->ok()) return length->status();
   }
+  const bool distinct = schema.find("uniqueItems") != nullptr && *max > 1;
+  if (distinct) return distinct_items(schema, *min, *max, path);
   // Before draft 2020-12 the first items were called items, and the others additionalItems.
   const Json* items = schema.find("items");
   const Json* first = schema.find("prefixItems");
@@ -151,12 +223,40 @@ Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::strin
   return layout_->array(nodes, *more, *min, *max);
 }
 
+Result<Grammar::Node> SchemaCompiler::distinct_items(const Json& schema, uint64_t min, uint64_t max,
+                                                     const std::string& path) {
+  const Json* items = schema.find("items");
+  Result<Json> flat = Json::boolean(true);
+  if (items != nullptr && schema.find("prefixItems") == nullptr && !items->is(Json::Kind::kArray)) {
+    flat = merger_.flatten(*items, path + "/items");
+    if (!flat.ok()) return flat.status();
+  }
+  const Json* values = flat->find("enum");
+  if (values == nullptr || values->values.size() > kMostDistinct) {
+    return error_at(path, "has uniqueItems, which is supported for items of an enum of at most " +
+                              std::to_string(kMostDistinct) +
+                              " values alone: leave it out, and check the answer for it");
+  }
+  std::vector<Grammar::Node> nodes;
+  const Json listed = *values;
+  for (const Json& value : listed.values) {
+    flat->set("enum", Json::array({value}));
+    const Result<Grammar::Node> one = enumeration(*flat, path + "/items");
+    if (!one.ok()) return one;
+    if (*one != grammar_->nothing()) nodes.push_back(*one);
+  }
+  return layout_->distinct(std::move(nodes), min, max);
+}
+
 Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::string& path) {
   const Json *properties = schema.find("properties"), *required = schema.find("required");
   const Json* additional = schema.find("additionalProperties");
-  const Json nothing_else = Json::object(), anything = Json::boolean(true);
-  if (properties == nullptr) properties = &nothing_else;
-  if (additional == nullptr) additional = &anything;
+  const Json none = Json::object(), anything = Json::boolean(true), nothing = Json::boolean(false);
+  // Authors who list properties mean these: a model that may add others goes on adding.
+  const bool closed = additional == nullptr && properties != nullptr &&
+                      schema.find("unevaluatedProperties") == nullptr;
+  if (properties == nullptr) properties = &none;
+  if (additional == nullptr) additional = closed ? &nothing : &anything;
   if (!properties->is(Json::Kind::kObject)) {
     return error_at(path, "has properties that are not an object");
   }
@@ -174,30 +274,43 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
     if (known.insert(name.text).second) names.push_back(name.text);
   }
   std::sort(needed.begin(), needed.end());
+  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+  const Result<uint64_t> least = count_of(schema, "minProperties", 0, path);
+  if (!least.ok()) return least.status();
+  if (*least > std::max<size_t>(needed.size(), 1)) {
+    return error_at(path, "has minProperties " + std::to_string(*least) + ", but beyond the " +
+                              std::to_string(needed.size()) +
+                              " required ones only 1 is supported: require more by name");
+  }
+  const bool not_empty = *least > 0;
   const Result<std::optional<Program>> allowed_names = names_of(schema, path);
   if (!allowed_names.ok()) return allowed_names.status();
+  std::optional<Recognizer> name_check;
+  if (*allowed_names) name_check.emplace(**allowed_names);
 
   const Result<Grammar::Node> more = node(*additional, path + "/additionalProperties");
   if (!more.ok()) return more;
+  const Grammar::Node unlisted = closed ? layout_->any() : *more;  // if it is required
   std::vector<JsonMember> members;
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& name = names[i];
     const bool listed = i < properties->keys.size();
     const Result<Grammar::Node> value =
-        listed ? node(properties->values[i], path + "/properties/" + name) : more;
+        listed ? node(properties->values[i], path + "/properties/" + name) : unlisted;
     if (!value.ok()) return value;
     const bool is_needed = std::binary_search(needed.begin(), needed.end(), name);
-    if (*allowed_names && !program_matches(**allowed_names, quoted_json(name))) {
+    if (name_check && !name_check->matches(layout_->names().notation().write(name))) {
       if (is_needed) return grammar_->nothing();
       continue;
     }
-    members.push_back({grammar_->literal(quoted_json(name)), *value, is_needed});
+    members.push_back(
+        {grammar_->literal(layout_->names().notation().write(name)), *value, is_needed});
   }
-  if (*more == grammar_->nothing()) return layout_->object(members, std::nullopt);
+  if (*more == grammar_->nothing()) return layout_->object(members, std::nullopt, not_empty);
   const Result<Grammar::Node> others = other_names(names, *allowed_names, path);
   if (!others.ok()) return others;
-  if (*others == grammar_->nothing()) return layout_->object(members, std::nullopt);
-  return layout_->object(members, JsonMember{*others, *more, false});
+  if (*others == grammar_->nothing()) return layout_->object(members, std::nullopt, not_empty);
+  return layout_->object(members, JsonMember{*others, *more, false}, not_empty);
 }
 
 Result<std::optional<Program>> SchemaCompiler::names_of(const Json& schema,
@@ -205,7 +318,8 @@ Result<std::optional<Program>> SchemaCompiler::names_of(const Json& schema,
   const Json* names = schema.find("propertyNames");
   if (names == nullptr) return std::optional<Program>();
   // Values that are no strings are no names: other_names() has strings alone.
-  Result<std::optional<Program>> program = program_of(*names, path + "/propertyNames");
+  Result<std::optional<Program>> program =
+      program_of(*names, layout_->names().notation(), path + "/propertyNames");
   if (!program.ok()) return program.status();
   if (*program) return program;
   Grammar none;
@@ -217,9 +331,9 @@ Result<Grammar::Node> SchemaCompiler::other_names(const std::vector<std::string>
                                                   const std::optional<Program>& allowed,
                                                   const std::string& path) {
   Grammar grammar;
-  JsonStrings strings(&grammar);
+  JsonStrings strings(&grammar, layout_->names().notation());
   const Result<Grammar::Node> node =
-      allowed ? strings.except(listed) : layout_->strings().except(listed);
+      allowed ? strings.except(listed) : layout_->other_names(listed);
   if (!node.ok()) return error_at(path, "cannot be used: " + node.message());
   if (!allowed) return node;
   Result<Program> unlisted = compile_program(grammar, *node);

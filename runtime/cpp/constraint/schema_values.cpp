@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "constraint/decimal.h"
@@ -16,15 +17,14 @@ Status error_at(const std::string& path, const std::string& what) {
   return Status::error("the JSON schema at " + path + " " + what);
 }
 
-/// A number without exponent and without zeros behind its fraction; others as they are.
+}  // namespace
+
 std::string plain_text(const Json& value) {
   const auto number = value.is(Json::Kind::kNumber) ? parse_decimal(value.text) : std::nullopt;
   if (!number) return to_text(value);
   return (number->negative ? "-" : "") + number->integer +
          (number->fraction.empty() ? "" : "." + number->fraction);
 }
-
-}  // namespace
 
 std::string type_of(const Json& value) {
   switch (value.kind) {
@@ -63,11 +63,15 @@ Result<bool> SchemaCompiler::holds(const Json& schema, const Json& value, const 
   if (depth > kMaxDepth) {
     return error_at(path, "has an enum beside other keywords that refer to themselves");
   }
-  Result<Json> flat = merger_.flatten(schema, path);
-  if (!flat.ok()) return flat.status();
-  if (flat->is_boolean()) return flat->is(Json::Kind::kTrue);
+  const Result<Json> flat = merger_.flatten(schema, path);
+  return flat.ok() ? flat_holds(*flat, value, path, depth) : flat.status();
+}
+
+Result<bool> SchemaCompiler::flat_holds(const Json& flat, const Json& value,
+                                        const std::string& path, int depth) {
+  if (flat.is_boolean()) return flat.is(Json::Kind::kTrue);
   for (const char* key : {"anyOf", "oneOf"}) {
-    const Json* options = flat->find(key);
+    const Json* options = flat.find(key);
     if (options == nullptr) continue;
     bool found = false;
     for (size_t i = 0; !found && i < options->values.size(); ++i) {
@@ -77,9 +81,8 @@ Result<bool> SchemaCompiler::holds(const Json& schema, const Json& value, const 
       found = *one;
     }
     if (!found) return false;
-    flat->remove(key);
   }
-  const auto types = types_of(*flat, path);
+  const auto types = types_of(flat, path);
   if (!types.ok()) return types.status();
   const std::string type = type_of(value), text = to_text(value);
   const auto has = [&types](const std::string& name) {
@@ -87,20 +90,25 @@ Result<bool> SchemaCompiler::holds(const Json& schema, const Json& value, const 
   };
   if (!has(type) && !(type == "integer" && has("number"))) return false;
   const auto equal = [&text](const Json& other) { return to_text(other) == text; };
-  const Json *list = flat->find("enum"), *constant = flat->find("const");
+  const Json *list = flat.find("enum"), *constant = flat.find("const");
   if (constant != nullptr && !equal(*constant)) return false;
   if (list != nullptr && std::none_of(list->values.begin(), list->values.end(), equal)) {
     return false;
   }
-  if (type == "array") return holds_items(*flat, value, path, depth);
-  if (type == "object") return holds_members(*flat, value, path, depth);
+  if (type == "array") return holds_items(flat, value, path, depth);
+  if (type == "object") return holds_members(flat, value, path, depth);
   if (type != "string" && type != "integer" && type != "number") return true;
-  flat->remove("enum");
-  flat->remove("const");
-  flat->set("type", Json::string(type));
-  const Result<std::optional<Program>> program = program_of(with_single_patterns(*flat), path);
-  if (!program.ok()) return program.status();
-  return program->has_value() && program_matches(**program, plain_text(value));
+  Json rest = flat;
+  for (const char* key : {"anyOf", "oneOf", "enum", "const"}) rest.remove(key);
+  rest.set("type", Json::string(type));
+  const auto [place, is_new] = checked_.try_emplace(to_text(rest));
+  if (is_new) {
+    Result<std::optional<Program>> program =
+        program_of(with_single_patterns(std::move(rest)), StringNotation(), path);
+    if (!program.ok()) return program.status();
+    if (program->has_value()) place->second = std::make_unique<Recognizer>(std::move(**program));
+  }
+  return place->second != nullptr && place->second->matches(plain_text(value));
 }
 
 Result<bool> SchemaCompiler::holds_items(const Json& schema, const Json& value,
@@ -111,6 +119,10 @@ Result<bool> SchemaCompiler::holds_items(const Json& schema, const Json& value,
     if (!length->ok()) return length->status();
   }
   if (value.values.size() < *min || value.values.size() > *max) return false;
+  std::set<std::string> texts;
+  for (const Json& item : value.values) {
+    if (!texts.insert(to_text(item)).second && schema.find("uniqueItems") != nullptr) return false;
+  }
   const Json anything = Json::boolean(true);
   const Json *first = schema.find("prefixItems"), *more = schema.find("items");
   if (more != nullptr && more->is(Json::Kind::kArray)) {
@@ -130,6 +142,9 @@ Result<bool> SchemaCompiler::holds_items(const Json& schema, const Json& value,
 Result<bool> SchemaCompiler::holds_members(const Json& schema, const Json& value,
                                            const std::string& path, int depth) {
   const Json *properties = schema.find("properties"), *required = schema.find("required");
+  const Result<uint64_t> least = count_of(schema, "minProperties", 0, path);
+  if (!least.ok()) return least.status();
+  if (value.keys.size() < *least) return false;
   const Json *names = schema.find("propertyNames"), *more = schema.find("additionalProperties");
   if (required != nullptr && required->is(Json::Kind::kArray)) {
     for (const Json& name : required->values) {

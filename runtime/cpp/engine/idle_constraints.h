@@ -16,7 +16,7 @@ class IdleConstraints {
  public:
   using Compile = std::function<Result<std::unique_ptr<Constraint>>(const ConstraintText&)>;
 
-  /// \param compile is called by one thread at a time.
+  /// \param compile may be called by several threads at a time.
   explicit IdleConstraints(Compile compile) : compile_(std::move(compile)) {}
 
   /// An idle constraint of this text, else a new one; null if the text is none.

@@ -109,6 +109,7 @@ Result<std::unique_ptr<Constraint>> Model::compile(const ConstraintText& text) {
 }
 
 Result<std::shared_ptr<const Vocabulary>> Model::vocabulary() {
+  const std::lock_guard lock(vocabulary_mutex_);
   if (vocabulary_ != nullptr) return vocabulary_;
   if (!tokenizer_->decoder().joins_texts()) {
     return Status::error(file_.path() +

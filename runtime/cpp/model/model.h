@@ -72,7 +72,8 @@ class Model {
   std::unique_ptr<ChatTemplate> chat_template_;
   std::string chat_template_error_;
   std::vector<int32_t> end_ids_;
-  std::shared_ptr<const Vocabulary> vocabulary_;
+  platform::Mutex vocabulary_mutex_;
+  std::shared_ptr<const Vocabulary> vocabulary_;  ///< guarded by vocabulary_mutex_
   std::vector<std::string> adapters_;
   platform::Mutex mutex_;
   std::vector<int32_t> given_up_;  ///< guarded by mutex_

@@ -40,6 +40,10 @@ void explain_end(const Runner& runner) {
                  "runner: the answer is not complete: its constraint needs more than the %lld "
                  "tokens of -n\n",
                  static_cast<long long>(runner.stats().generated_tokens));
+  } else if (runner.stats().stop_reason == StopReason::kContextFull) {
+    std::fprintf(stderr,
+                 "runner: the answer is not complete: its constraint needs more than the context "
+                 "has\n");
   } else if (runner.stats().stop_reason == StopReason::kEos) {
     std::fprintf(stderr,
                  "runner: the answer is not complete: %s ends it, and its constraint goes on "
@@ -49,7 +53,9 @@ void explain_end(const Runner& runner) {
 }
 
 int code_of(const Stats& stats) {
-  return stats.stop_reason == StopReason::kInterrupted ? kInterrupted : 0;
+  if (stats.stop_reason == StopReason::kInterrupted) return kInterrupted;
+  const bool wanted = stats.stop_reason == StopReason::kStop;  // by the user
+  return stats.incomplete && !wanted ? kIncomplete : 0;
 }
 
 }  // namespace thimble

@@ -8,6 +8,7 @@
 namespace thimble {
 
 inline constexpr int kInterrupted = 130;  ///< the exit code, as shells have it
+inline constexpr int kIncomplete = 3;     ///< that of an answer that its constraint goes on behind
 
 /// Writes text as it comes. Standard output that fails ends the answer, and so does Ctrl-C while
 /// nobody reads.

@@ -1,0 +1,117 @@
+"""JSON schemas of a call's arguments: which properties they have, each with a schema of its own."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+_MOST_DEPTH = 20  # of references and allOf in each other
+_DATA = ("const", "enum", "default", "example", "examples")  # keywords whose values are no schemas
+
+
+@dataclass
+class Property:
+    """Where a schema tells what a property is: JSON pointers, as in `$ref`."""
+
+    places: list[str] = field(default_factory=list)
+    required: bool = False
+
+
+def properties_of(root: Mapping[str, Any]) -> dict[str, Property]:
+    """Returns the properties of an object's schema, those of its `$ref` and `allOf` included."""
+    found: dict[str, Property] = {}
+    required: set[str] = set()
+
+    def walk(schema: Any, place: str, depth: int) -> None:
+        if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
+            return
+        for key, value in schema.items():
+            if key == "$ref" and isinstance(value, str):
+                walk(target(value, root), value, depth + 1)
+            elif key == "allOf" and isinstance(value, list):
+                for n, part in enumerate(value):
+                    walk(part, f"{place}/allOf/{n}", depth + 1)
+            elif key == "properties" and isinstance(value, Mapping):
+                for name in value:
+                    one = found.setdefault(name, Property())
+                    one.places.append(f"{place}/properties/{_escaped(name)}")
+            elif key == "required" and isinstance(value, list | tuple):
+                required.update(name for name in value if isinstance(name, str))
+
+    walk(root, "#", 0)
+    for name in required & found.keys():
+        found[name].required = True
+    return found
+
+
+def schema_at(places: list[str], root: Mapping[str, Any]) -> Any:
+    """Returns a schema that stands alone, of what all places in a schema say together."""
+    (place, *others) = places
+    schema = target(place, root)
+    if not others and not any(_references(schema)):
+        return schema
+    parts = [{"$ref": moved(place)} for place in places]
+    own = parts[0] if not others else {"allOf": parts}
+    return {**own, "$defs": {"parameters": _with_moved(root)}}
+
+
+def moved(reference: str) -> str:
+    """A reference into the parameters, where these are a definition of another schema."""
+    return "#/$defs/parameters" + reference[1:] if reference[:1] == "#" else reference
+
+
+def target(reference: str, root: Any) -> Any:
+    """What a `$ref` such as #/$defs/NAME points to; None if there is nothing."""
+    for part in reference.split("/")[1:]:
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(root, Mapping):
+            root = root.get(name)
+        elif isinstance(root, list) and name.isascii() and name.isdigit() and int(name) < len(root):
+            root = root[int(name)]
+        else:
+            return None
+    return root
+
+
+def with_sorted_properties(schema: Any) -> Any:
+    """The schema with all its properties in the order of their names."""
+    if isinstance(schema, list):
+        return [with_sorted_properties(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    sorted_schema = {
+        key: value if key in _DATA else with_sorted_properties(value)
+        for key, value in schema.items()
+    }
+    if isinstance(listed := sorted_schema.get("properties"), dict):
+        sorted_schema["properties"] = dict(sorted(listed.items()))
+    return sorted_schema
+
+
+def _with_moved(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_moved(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: moved(value)
+        if key == "$ref" and isinstance(value, str)
+        else value
+        if key in _DATA
+        else _with_moved(value)
+        for key, value in schema.items()
+    }
+
+
+def _references(schema: Any) -> Iterator[str]:
+    """The `$ref`s in a schema."""
+    parts = schema.values() if isinstance(schema, Mapping) else schema
+    if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
+        yield schema["$ref"]
+    if isinstance(schema, Mapping | list):
+        for part in parts:
+            yield from _references(part)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1").replace("%", "%25")

@@ -1,0 +1,131 @@
+#include "constraint/counted_text.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "constraint/recognizer.h"
+
+namespace thimble {
+namespace {
+
+constexpr uint64_t kMostCount = uint64_t{1} << 31;  // no text is so long
+
+}  // namespace
+
+Result<CountedText::Shared> CountedText::lengths(std::vector<AutomatonPart> parts,
+                                                 Program whole_characters) {
+  constexpr size_t kMostKnown = size_t{1} << 26;  // bits of `after`
+  Recognizer characters(whole_characters);
+  parts.push_back({std::move(whole_characters), false});
+  Result<TextAutomaton> automaton = intersect(std::move(parts));
+  if (!automaton.ok()) return automaton.status();
+  auto lengths = std::make_shared<Lengths>();
+  lengths->automaton = std::move(*automaton);
+  const TextAutomaton& all = lengths->automaton;
+  const uint32_t count = all.states();
+  // Which states lie between characters: the same for each text that leads to one.
+  std::vector<Recognizer::State> place(count, Recognizer::kDead);
+  std::vector<State> left;
+  lengths->ends_character.assign(count, false);
+  if (!all.empty()) {
+    place[TextAutomaton::kStart] = characters.start();
+    left.push_back(TextAutomaton::kStart);
+  }
+  std::vector<uint8_t> bytes(all.symbols);
+  for (size_t byte = 256; byte-- > 0;) bytes[all.symbol_of[byte]] = static_cast<uint8_t>(byte);
+  while (!left.empty()) {
+    const State state = left.back();
+    left.pop_back();
+    lengths->ends_character[state] = characters.accepts(place[state]);
+    for (const uint8_t byte : bytes) {
+      const State to = all.after(state, byte);
+      if (to == TextAutomaton::kDead || place[to] != Recognizer::kDead) continue;
+      place[to] = characters.next(place[state], byte);
+      left.push_back(to);
+    }
+  }
+  // Where the character at hand may lead.
+  std::vector<std::vector<State>> ends(count);
+  for (State state = 1; state < count; ++state) {
+    std::vector<State> open{state}, seen{state};
+    while (!open.empty()) {
+      const State from = open.back();
+      open.pop_back();
+      for (uint32_t symbol = 0; symbol < all.symbols; ++symbol) {
+        const State to = all.next[from * all.symbols + symbol];
+        if (to == TextAutomaton::kDead) continue;
+        std::vector<State>& known = lengths->ends_character[to] ? ends[state] : seen;
+        if (std::find(known.begin(), known.end(), to) != known.end()) continue;
+        known.push_back(to);
+        if (!lengths->ends_character[to]) open.push_back(to);
+      }
+    }
+  }
+  std::unordered_map<std::vector<bool>, size_t> known;
+  std::vector<bool> level = all.accepts, reached(count, false);
+  for (;;) {
+    const size_t n = lengths->after.size();
+    bool complete = true;
+    for (State state = 1; state < count; ++state) {
+      if (n > 0 && level[state] && !reached[state]) {
+        lengths->farthest = static_cast<uint32_t>(n);
+        reached[state] = true;
+      }
+      complete = complete && level[state];
+    }
+    const auto [place_of, is_new] = known.try_emplace(level, n);
+    if (!is_new) {
+      lengths->repeats_at = place_of->second;
+      break;
+    }
+    if ((n + 1) * count > kMostKnown)
+      return Status::error("takes more than " + std::to_string(kMostKnown) + " steps");
+    if (!complete) lengths->all_from = static_cast<uint32_t>(n + 1);
+    std::vector<bool> next(count, false);
+    for (State state = 1; state < count; ++state) {
+      next[state] = std::any_of(ends[state].begin(), ends[state].end(),
+                                [&level](State to) { return level[to]; });
+    }
+    lengths->after.push_back(std::move(level));
+    level = std::move(next);
+  }
+  lengths->has_all_from = lengths->all_from <= lengths->repeats_at;
+  return Shared(std::move(lengths));
+}
+
+CountedText::CountedText(Shared lengths, uint64_t min, uint64_t max)
+    : lengths_(std::move(lengths)),
+      min_(std::min(min, kMostCount)),
+      max_(max > kMostCount ? Grammar::kUnlimited : max),
+      most_count_(static_cast<uint32_t>(max_ == Grammar::kUnlimited ? min_ : max_)) {}
+
+bool CountedText::empty() const {
+  return automaton().empty() ||
+         (!accepts(TextAutomaton::kStart, 0) && !goes_on(TextAutomaton::kStart, 0));
+}
+
+bool CountedText::goes_on(State state, uint32_t count) const {
+  const uint64_t least = min_ > count ? min_ - count : 0;
+  return count <= max_ && reaches_end(state, std::max<uint64_t>(least, 1), max_ - count);
+}
+
+bool CountedText::reaches_end(State state, uint64_t least, uint64_t most) const {
+  const std::vector<std::vector<bool>>& after = lengths_->after;
+  const size_t first = lengths_->repeats_at, period = after.size() - first;
+  for (uint64_t tried = 0; tried <= after.size() && least + tried <= most; ++tried) {
+    const uint64_t n = least + tried;
+    if (after[n < first ? n : first + (n - first) % period][state]) return true;
+  }
+  return false;
+}
+
+uint32_t CountedText::within(uint32_t count, uint32_t length) const {
+  const uint64_t last = uint64_t{count} + length;
+  if (count >= min_ && last + lengths_->farthest <= max_) return static_cast<uint32_t>(min_);
+  if (last < min_ && lengths_->has_all_from && last + lengths_->all_from <= max_) return 0;
+  return count;
+}
+
+}  // namespace thimble
