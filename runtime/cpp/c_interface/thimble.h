@@ -221,10 +221,10 @@ THIMBLE_API const char* thimble_token_text(const thimble_runner* runner, int32_t
                                            size_t* size);
 
 /// Returns the model's chat template as JSON, {"source": ..., "bos_token": ..., "eos_token": ...,
-/// "special_tokens": [...], "tokens": {...}}: a jinja2 template, two texts that it takes (null: they
-/// are undefined in it), the texts of the tokenizer's special tokens, and those that the template
-/// calls by other names, such as "unk_token". "" if the file has no template, or was exported before they were
-/// kept in it. Valid as long as the runner.
+/// "special_tokens": [...], "tokens": {...}}: a jinja2 template, two texts that it takes (null:
+/// they are undefined in it), the texts of the tokenizer's special tokens, and those that the
+/// template calls by other names, such as "unk_token". "" if the file has no template, or was
+/// exported before they were kept in it. Valid as long as the runner.
 THIMBLE_API const char* thimble_chat_template(thimble_runner* runner);
 
 /// Returns the number of logits after a token.
