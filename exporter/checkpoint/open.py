@@ -76,7 +76,7 @@ def _unpacked(stored: Weights, directory: Path) -> Weights:
     """Returns the weights with packed ones as floats, by the `quantization_config`."""
     path = directory / "config.json"
     fields = language_fields(read_object(path))
-    config = fields.get("quantization_config")
+    config = fields.get("quantization_config") or {}
     if mxfp4.is_mxfp4(config):
         return mxfp4.Mxfp4Weights(stored, directory)
     if fp8.is_fp8(config):
