@@ -31,7 +31,7 @@ _HALF_PRECISION = (-24, 15)  # the powers of two that float16 holds
 
 def is_mxfp4(config: Mapping[str, Any] | None) -> bool:
     """Whether a `quantization_config`, which the family has checked, is MXFP4's."""
-    return bool(config) and config.get("quant_method") == _METHOD
+    return (config or {}).get("quant_method") == _METHOD
 
 
 class Mxfp4Weights:

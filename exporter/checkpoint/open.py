@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.catalogue.names import check_checkpoint, is_hub_file
-from exporter.checkpoint import gguf, hub, hugging_face, meta, mxfp4, torchtune
+from exporter.checkpoint import fp8, gguf, hub, hugging_face, meta, mlx_weights, mxfp4, torchtune
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.checkpoint.packed import UnpackedWeights
 from exporter.checkpoint.packed_config import read_packing
@@ -76,7 +76,12 @@ def _unpacked(stored: Weights, directory: Path) -> Weights:
     """Returns the weights with packed ones as floats, by the `quantization_config`."""
     path = directory / "config.json"
     fields = language_fields(read_object(path))
-    if mxfp4.is_mxfp4(fields.get("quantization_config")):
+    config = fields.get("quantization_config") or {}
+    if mxfp4.is_mxfp4(config):
         return mxfp4.Mxfp4Weights(stored, directory)
+    if fp8.is_fp8(config):
+        return fp8.Fp8Weights(stored, fp8.read_block(path, config), directory)
+    if mlx_weights.is_mlx(fields):
+        return mlx_weights.MlxWeights(stored, fields["quantization"], directory)
     packing = read_packing(path, fields)
     return stored if packing is None else UnpackedWeights(stored, packing, directory)

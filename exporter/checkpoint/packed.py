@@ -223,7 +223,7 @@ class GptqPacking:
         return rows, columns
 
     def values(self, parts: Mapping[str, Tensor]) -> Tensor:
-        return _unpacked(parts["qweight"].T, self.bits) - 2 ** (self.bits - 1)
+        return unpacked(parts["qweight"].T, self.bits) - 2 ** (self.bits - 1)
 
     def grid(self, parts: Mapping[str, Tensor], shape: tuple[int, int]) -> Grid:
         groups, scales = parts.get("g_idx"), parts["scales"].T.float()
@@ -236,7 +236,7 @@ class GptqPacking:
         """
         ones = sum(1 << place for place in range(0, _WORD, self.bits))
         as_stored, raised = (
-            _unpacked(stored, self.bits).T - 2 ** (self.bits - 1)
+            unpacked(stored, self.bits).T - 2 ** (self.bits - 1)
             for stored in (words, (words.long() + ones).to(torch.int32))
         )
         zeros = raised if self.lowered else as_stored
@@ -312,7 +312,7 @@ class CompressedPacking:
 
     def values(self, parts: Mapping[str, Tensor]) -> Tensor:
         stored = parts[self.main]
-        return _unpacked(stored, self.bits) - 2 ** (self.bits - 1) if self.words else stored.int()
+        return unpacked(stored, self.bits) - 2 ** (self.bits - 1) if self.words else stored.int()
 
     def grid(self, parts: Mapping[str, Tensor], shape: tuple[int, int]) -> Grid:
         scales = parts["weight_scale"].float()
@@ -321,7 +321,7 @@ class CompressedPacking:
         if zeros is None:
             zeros = torch.zeros((), dtype=torch.int32)
         elif self.words and zeros.dtype == torch.int32:
-            zeros = _unpacked(zeros.T, self.bits).T - 2 ** (self.bits - 1)
+            zeros = unpacked(zeros.T, self.bits).T - 2 ** (self.bits - 1)
         zeros = zeros.int().reshape(-1, zeros.shape[-1] if zeros.dim() else 1)
         group_size = -1 if scales.shape[1] == 1 else self.group_size
         return _grid(zeros, scales, parts.get("weight_g_idx"), group_size, shape)
@@ -345,7 +345,7 @@ def _require(parts: Mapping[str, tuple[int, ...]], name: str, shape: tuple[int, 
         raise ValueError(f"{name} is {parts[name]}, not {shape}")
 
 
-def _unpacked(words: Tensor, bits: int) -> Tensor:
+def unpacked(words: Tensor, bits: int) -> Tensor:
     """Unsigned integers of int32 words (rows, n), the lowest bits first: (rows, n * 32 / bits)."""
     shifts = torch.arange(0, _WORD, bits, dtype=torch.int32)
     return ((words[..., None] >> shifts) & (2**bits - 1)).flatten(-2)
@@ -353,7 +353,7 @@ def _unpacked(words: Tensor, bits: int) -> Tensor:
 
 def _awq_columns(words: Tensor) -> Tensor:
     """The integers of AWQ's words (rows, n), in the order of their columns: (rows, 8 n)."""
-    return _unpacked(words, 4).unflatten(-1, (-1, 8))[..., _AWQ_PLACES].flatten(-2)
+    return unpacked(words, 4).unflatten(-1, (-1, 8))[..., _AWQ_PLACES].flatten(-2)
 
 
 def _groups(columns: int, group_size: int) -> Tensor:

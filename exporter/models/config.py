@@ -27,7 +27,14 @@ from exporter.models.spec import (
     RotarySpec,
 )
 
-PACKED_METHODS = ("gptq", "awq", "compressed-tensors", "mxfp4")  # which can be read
+PACKED_METHODS = (
+    "gptq",
+    "awq",
+    "compressed-tensors",
+    "mxfp4",
+    "fp8",
+    "fbgemm_fp8",
+)  # which can be read
 _ACTIVATIONS: dict[object, Activation] = {
     "silu": "silu",
     "swish": "silu",
@@ -143,7 +150,8 @@ def decoder(fields: Fields, layers: Iterable[LayerSpec]) -> DecoderSpec:
             "weights are floats."
         )
     method = quantization.get("quant_method")
-    if quantization and method not in PACKED_METHODS:
+    of_mlx = bool(fields.get("quantization")) and method is None
+    if quantization and method not in PACKED_METHODS and not of_mlx:
         raise ExportError(
             f"the weights are already quantized (quantization_config, method {method!r}); those "
             f"of {', '.join(PACKED_METHODS)} can be read: use one of these, or the original float "

@@ -169,7 +169,7 @@ def pack_awq(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
         ({"quant_method": "gptq", "bits": 4}, "quantization_config lacks 'group_size'."),
         ({**AWQ, "version": "gemv"}, "version 'gemv', where gemm is read"),
         ({**AWQ, "group_size": 0}, "group_size 0, not a number of inputs"),
-        ({**COMPRESSED, "format": "float-quantized"}, "format 'float-quantized', where"),
+        ({**COMPRESSED, "format": "nvfp4-pack-quantized"}, "format 'nvfp4-pack-quantized', where"),
         ({**COMPRESSED, "config_groups": 7}, "quantization_config is not laid out as one"),
         (
             {**COMPRESSED, "transform_config": {"a": 1}},

@@ -114,7 +114,7 @@ def test_truncated_weights(out: Path, stories: Path) -> None:
 def test_an_unknown_architecture(out: Path, stories: Path) -> None:
     replace_config(stories, model_type="mamba")
     assert refusal(out, stories).startswith(
-        f"{stories}/config.json: model_type 'mamba' is not supported; supported are exaone4, gemma2"
+        f"{stories}/config.json: model_type 'mamba' is not supported; supported are cwm, exaone4"
     )
 
 

@@ -255,8 +255,8 @@ ROPE_TYPES = "'default', 'linear', 'dynamic', 'yarn', 'longrope', 'su', 'llama3'
         (
             {"quantization_config": {"quant_method": "bitsandbytes", "bits": 4}},
             "the weights are already quantized (quantization_config, method 'bitsandbytes'); those "
-            "of gptq, awq, compressed-tensors, mxfp4 can be read: use one of these, or the "
-            "original float checkpoint.",
+            "of gptq, awq, compressed-tensors, mxfp4, fp8, fbgemm_fp8 can be read: use one of "
+            "these, or the original float checkpoint.",
         ),
         (
             {"partial_rotary_factor": 0.5},

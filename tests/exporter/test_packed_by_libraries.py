@@ -23,9 +23,9 @@ STORED = load_file(Path(__file__).with_name("packed_by_libraries.safetensors"))
 GROUP = 32
 PACKINGS: dict[str, Packing] = {
     "awq": AwqPacking(GROUP),
-    "gptq2": GptqPacking(2, GROUP, zero_offset=0),
-    "gptq4": GptqPacking(4, GROUP, zero_offset=0),
-    "gptq8": GptqPacking(8, GROUP, zero_offset=0),
+    "gptq2": GptqPacking(2, GROUP, lowered=False),
+    "gptq4": GptqPacking(4, GROUP, lowered=False),
+    "gptq8": GptqPacking(8, GROUP, lowered=False),
     "compressed4": CompressedPacking(4, GROUP, words=True),
     "compressed8": CompressedPacking(8, GROUP, words=True),
 }

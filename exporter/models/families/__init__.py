@@ -18,7 +18,7 @@ __all__ = ["Family", "decoder_spec", "family_names", "get_family", "language_fie
 
 _GROUP = "thimble.families"
 _TIED = "tie_word_embeddings"
-_OF_THE_WHOLE = ("bos_token_id", "eos_token_id", _TIED, "quantization_config")
+_OF_THE_WHOLE = ("bos_token_id", "eos_token_id", _TIED, "quantization", "quantization_config")
 _MOST_LAYERS = 10_000
 
 

@@ -1,0 +1,122 @@
+"""Weights of 8-bit floats with scales: read as the floats that they stand for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support.loading import loaded
+from support.packed_checkpoints import CONFIG, Tensors, assert_read
+from torch import Tensor
+
+from exporter.checkpoint import open_checkpoint
+from exporter.errors import ExportError
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec
+
+BLOCK = (32, 48)
+FP8 = {"quant_method": "fp8", "weight_block_size": [*BLOCK], "activation_scheme": "dynamic"}
+
+
+def compressed(**weights: Any) -> dict[str, Any]:
+    groups = {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, **weights}}}
+    return dict(quant_method="compressed-tensors", format="float-quantized", config_groups=groups)
+
+
+def write(directory: Path, config: dict[str, Any], scales: Any, name: str) -> Tensors:
+    """Saves a model whose linears are of 8 bits; returns the floats that it stands for."""
+    random = torch.Generator().manual_seed(0)
+    with torch.device("meta"):
+        model = CausalLM(decoder_spec(CONFIG))
+    floats, stored = {}, {}
+    for key, parameter in model.named_parameters():
+        tensor = torch.randn(parameter.shape, generator=random) * 0.2
+        stored[key] = floats[key] = tensor
+        if ".layers." in key and tensor.dim() == 2:
+            scale = scales(tensor.shape, random)
+            stored[key] = tensor.to(torch.float8_e4m3fn)
+            floats[key] = stored[key].float() * each(scale.float(), tensor.shape)
+            stored[key.replace("weight", name)] = scale
+            stored[key.replace("weight", "input_scale")] = torch.ones(1)
+    save_file(stored, directory / "model.safetensors")
+    (directory / "config.json").write_text(json.dumps({**CONFIG, "quantization_config": config}))
+    return floats
+
+
+def each(scale: Tensor, shape: torch.Size) -> Tensor:
+    """One scale for each number, found by its place."""
+    if scale.numel() == 1:
+        return scale.reshape(1, 1).expand(shape)
+    if scale.shape[0] == shape[0]:
+        return scale.reshape(-1, 1).expand(shape)
+    rows, columns = torch.arange(shape[0]) // BLOCK[0], torch.arange(shape[1]) // BLOCK[1]
+    return scale[rows][:, columns]
+
+
+def in_blocks(shape: torch.Size, random: torch.Generator) -> Tensor:
+    blocks = [-(-size // each) for size, each in zip(shape, BLOCK, strict=True)]
+    return torch.rand(blocks, generator=random) + 0.1
+
+
+def in_powers_of_two(shape: torch.Size, random: torch.Generator) -> Tensor:
+    return in_blocks(shape, random).to(torch.float8_e8m0fnu)
+
+
+def in_rows(shape: torch.Size, random: torch.Generator) -> Tensor:
+    return (torch.rand(shape[0], 1, generator=random) + 0.1).bfloat16()
+
+
+def of_all(shape: torch.Size, random: torch.Generator) -> Tensor:
+    return torch.rand(1, generator=random) + 0.1
+
+
+@pytest.mark.parametrize(
+    ("config", "scales", "name"),
+    [
+        (FP8, in_blocks, "weight_scale_inv"),
+        (FP8, in_powers_of_two, "weight_scale_inv"),
+        ({**FP8, "weight_block_size": None}, of_all, "weight_scale_inv"),
+        ({"quant_method": "fbgemm_fp8"}, in_rows, "weight_scale"),
+        (compressed(strategy="channel"), in_rows, "weight_scale"),
+        (compressed(strategy="tensor"), of_all, "weight_scale"),
+        (compressed(strategy="block", block_structure=[*BLOCK]), in_blocks, "weight_scale"),
+    ],
+)
+def test_fp8(tmp_path: Path, config: dict[str, Any], scales: Any, name: str) -> None:
+    assert_read(tmp_path, write(tmp_path, config, scales, name))
+
+
+@torch.no_grad()
+def test_it_is_what_transformers_reads(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    write(tmp_path, {**FP8, "weight_block_size": [32, 32]}, in_squares, "weight_scale_inv")
+    path = tmp_path / "model.safetensors"
+    tensors = {n: t for n, t in load_file(path).items() if not n.endswith("input_scale")}
+    save_file(tensors, path, {"format": "pt"})
+    asked = transformers.FineGrainedFP8Config(weight_block_size=(32, 32), dequantize=True)
+    reference = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, quantization_config=asked, dtype=torch.float32
+    )
+    tokens = torch.arange(1, 21)[None]
+    found = loaded(open_checkpoint(tmp_path)).logits(tokens)
+    torch.testing.assert_close(found, reference(tokens).logits, rtol=0, atol=1e-4)
+
+
+def in_squares(shape: torch.Size, random: torch.Generator) -> Tensor:
+    return torch.rand(shape[0] // 32, shape[1] // 32, generator=random) + 0.1
+
+
+def test_scales_that_are_missing_or_do_not_fit(tmp_path: Path) -> None:
+    write(tmp_path, FP8, in_blocks, "weight_scale_inv")
+    path, name = tmp_path / "model.safetensors", "model.layers.0.mlp.up_proj.weight"
+    tensors = load_file(path)
+    scales = tensors.pop(f"{name}_scale_inv")
+    for changed, said in (
+        ({}, "has no weight_scale_inv or weight_scale beside it."),
+        ({f"{name}_scale_inv": scales[:, :1].contiguous()}, "does not fit"),
+    ):
+        save_file({**tensors, **changed}, path)
+        with pytest.raises(ExportError, match=said):
+            open_checkpoint(tmp_path)
