@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.answer_pieces import pieces_of
 from support.call_templates import SPECIAL_TOKENS, TEMPLATES
 from support.constraints import accepts
 
@@ -46,8 +47,11 @@ def read(prompt: Prompt, pieces: list[str]) -> list[Event]:
 @pytest.mark.parametrize("value", [MARKS, [1, MARKS]])
 def test_marks_in_strings(cpp_build: Path, name: str, value: Any) -> None:
     raw = name == "qwen-xml" and isinstance(value, str)
-    said = CALLS[name].replace("VALUE", value if raw else json.dumps(value))
-    for pieces in ([said], list(said)):
+    text = value if raw else json.dumps(value)
+    said = CALLS[name].replace("VALUE", text)
+    before, after = CALLS[name].split("VALUE")
+    marks = pieces_of(before, SPECIAL_TOKENS), pieces_of(after, SPECIAL_TOKENS)
+    for pieces in ([*marks[0], text, *marks[1]], [*marks[0], *text, *marks[1]]):
         prompt = prompt_of(name, {"const": value}, SPECIAL_TOKENS)
         assert read(prompt, pieces) == [ToolCall("f", json.dumps({"x": value}))]
     plain = prompt_of(name, {"const": value})

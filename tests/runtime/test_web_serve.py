@@ -16,7 +16,7 @@ from runtime.errors import BuildError, RunnerError
 from runtime.packaging.web_site import MODULES, WEB_DIR, Site, find_site
 from runtime.web_server import open_server
 
-MOST_BYTES = 60_000  # of the page, without the modules
+MOST_BYTES = 64_000  # of the page, without the modules
 Answer = tuple[int, dict[str, str], bytes]
 
 

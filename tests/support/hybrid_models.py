@@ -15,7 +15,7 @@ from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
 
-CONTEXT, BOS, EOS = 300, 1, 2
+CONTEXT, BOS, EOS = 300, 0, 2  # the embedded tokenizer puts BOS 0 before texts
 _SHAPE = {
     "vocab_size": 4096,
     "num_hidden_layers": 4,

@@ -136,4 +136,13 @@ inline TextCallback to_callback(thimble_text_callback on_text, void* context) {
   return [=](std::string_view text) { return on_text(text.data(), text.size(), context) != 0; };
 }
 
+/// With the constraint, and what interrupts it.
+inline GenerateOptions generate_options(const thimble_options& options,
+                                        const thimble_runner& runner) {
+  GenerateOptions generate = to_generate(options, runner.settings);
+  generate.constraint = runner.constraint.get();
+  generate.interrupted = &runner.interrupted;
+  return generate;
+}
+
 }  // namespace thimble

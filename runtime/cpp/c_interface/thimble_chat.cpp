@@ -1,0 +1,103 @@
+// Conversations of a runner, through the C interface.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "c_interface/shared.h"
+#include "c_interface/thimble.h"
+#include "runner/chat.h"
+#include "runner/runner.h"
+
+namespace {
+
+using thimble::check;
+using thimble::first_error;
+using thimble::generate_options;
+using thimble::given;
+using thimble::run_guarded;
+using thimble::to_callback;
+
+}  // namespace
+
+int thimble_chat_start(thimble_runner* runner, const char* system, size_t system_size, char* error,
+                       size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right =
+        given({{"runner", runner}, {"system", system || system_size == 0}});
+    if (!right.ok()) return right;
+    std::string text(std::string_view(system, system_size));
+    return thimble::Chat::start(*runner->runner, std::move(text)).status();
+  });
+}
+
+int64_t thimble_chat_begin(thimble_runner* runner, const char* system, size_t system_size,
+                           char* error, size_t error_size) {
+  int64_t begun = -1;
+  const int failed = run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right =
+        given({{"runner", runner}, {"system", system || system_size == 0}});
+    if (!right.ok()) return right;
+    thimble::Conversations& conversations = runner->runner->conversations();
+    const int64_t before = conversations.number(), number = conversations.begin();
+    std::string text(std::string_view(system, system_size));
+    const thimble::Status started = thimble::Chat::start(*runner->runner, std::move(text)).status();
+    if (started.ok()) {
+      begun = number;
+    } else {
+      (void)conversations.choose(before);
+      conversations.end(number);
+    }
+    return started;
+  });
+  return failed ? -1 : begun;
+}
+
+int thimble_chat_choose(thimble_runner* runner, int64_t conversation, char* error,
+                        size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner}});
+    if (!right.ok() || runner->runner->conversations().choose(conversation)) return right;
+    return thimble::Status::error("there is no conversation " + std::to_string(conversation));
+  });
+}
+
+void thimble_chat_end(thimble_runner* runner, int64_t conversation) {
+  if (runner != nullptr) runner->runner->conversations().end(conversation);
+}
+
+int thimble_chat_say(thimble_runner* runner, const char* message, size_t message_size,
+                     const thimble_options* options, thimble_text_callback on_text, void* context,
+                     int64_t* dropped_turns, char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    if (options == nullptr) options = &thimble::kDefaultOptions;
+    const thimble::Status right = first_error(
+        {given(
+             {{"runner", runner}, {"message", message || message_size == 0}, {"on_text", on_text}}),
+         check(*options)});
+    if (!right.ok()) return right;
+    runner->runner->clear_stats();
+    thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
+    if (!chat.ok()) return chat.status();
+    const thimble::GenerateOptions generate = generate_options(*options, *runner);
+    const thimble::Result<thimble::Chat::Question> question =
+        chat->ask(std::string(std::string_view(message, message_size)), generate.max_new_tokens);
+    if (!question.ok()) return question.status();
+    if (dropped_turns != nullptr) *dropped_turns = static_cast<int64_t>(question->dropped_turns);
+    return chat->answer(*question, generate, to_callback(on_text, context));
+  });
+}
+
+int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner}});
+    if (!right.ok()) return right;
+    thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
+    return chat.ok() ? chat->reset() : chat.status();
+  });
+}
+
+int64_t thimble_chat_turns(thimble_runner* runner) {
+  return runner == nullptr ? 0 : static_cast<int64_t>(runner->runner->turns());
+}
