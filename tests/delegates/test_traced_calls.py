@@ -34,7 +34,7 @@ def test_the_file_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(ExportedProgram, "module", counting)
     with monkeypatch.context() as patch:
-        patch.setattr(delegates.finish, "calls_not_traced", lambda _: nullcontext())
+        patch.setattr(delegates.to_executorch, "calls_not_traced", lambda _: nullcontext())
         traced = written(tmp_path)
         times = len(ran)
     assert times > 0

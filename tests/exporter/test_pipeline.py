@@ -161,7 +161,7 @@ def test_gptq_is_closer_to_float_than_rounding(
     ("max_context_len", "max_seq_len", "scheme"),
     [
         (24, 1, Scheme("rtn8")),
-        *checked_rows([(1, None, Scheme("none")), (64, 2, Scheme("rtn4", 64, 4))]),
+        *checked_rows([(3, None, Scheme("none")), (64, 2, Scheme("rtn4", 64, 4))]),
     ],
 )
 def test_short_lengths(

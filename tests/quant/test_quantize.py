@@ -351,7 +351,7 @@ def test_gptq_beats_a_third_and_a_bit_of_what_rounding_costs(
 def test_every_correction_of_drift_helps(stories: Stories, drift: str) -> None:
     method = replace(METHODS["gptq4"], drift=drift, descent=0)
     kl = stories.quality(Scheme("gptq4", method=method)).kl
-    worst = {"none": 0.075, "gptaq": 0.062, "qronos": 0.053, "inputs": 0.053, "residual": 0.048}
+    worst = {"none": 0.075, "gptaq": 0.062, "qronos": 0.053, "inputs": 0.053, "residual": 0.05}
     assert kl < worst[drift]
 
 

@@ -18,7 +18,7 @@ from exporter.tokenizer import load_tokenizer
 from quant.scheme import Scheme
 from runtime import Runner
 
-CONTEXT, BOS, EOS = 300, 1, 2
+CONTEXT, BOS, EOS = 300, 0, 2  # the embedded tokenizer puts BOS 0 before texts
 SIZES = dict(vocab_size=4096, num_hidden_layers=2, max_position_embeddings=CONTEXT)
 CASES = {
     "qwen3_moe": Case("Qwen3Moe", "runner", {**MIXTURE, **SIZES}),
