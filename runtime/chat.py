@@ -48,6 +48,7 @@ class Chat:
             self._number: int = begin(handle, data, len(data), error, ERROR_SIZE)
         if self._number < 0:
             raise RunnerError(text_of(error).replace(_OF_PROGRAM, "use generate()"))
+        runner._chat_used = self._number
         weakref.finalize(self, runner._forget_chat, self._number)
 
     def say(
@@ -85,12 +86,14 @@ class Chat:
             RunnerError: the runner is closed or busy.
         """
         count = ctypes.c_int64()
+        choose, used = library().thimble_chat_choose, self._runner._chat_used
 
-        def read(handle: int, *_: object) -> int:
+        def read(handle: int, error: Any, size: int) -> int:
+            failed: int = choose(handle, self._number, error, size)
             count.value = library().thimble_chat_turns(handle)
-            return 0
+            return failed or choose(handle, used, error, size)  # reading is no use
 
-        self._runner._call(self._chosen(read))
+        self._runner._call(read)
         return count.value
 
     def _chosen(self, function: Callable[..., int]) -> Callable[..., int]:
@@ -99,7 +102,10 @@ class Chat:
 
         def call(handle: int, *arguments: Any) -> int:
             *_, error, size = arguments
-            return choose(handle, number, error, size) or function(handle, *arguments)
+            failed: int = choose(handle, number, error, size)
+            if not failed:
+                self._runner._chat_used = number
+            return failed or function(handle, *arguments)
 
         return call
 

@@ -193,6 +193,10 @@ def main(request: Request) -> None:
         run_inspect(request.inspect)
         return
     if request.list_delegates:
+        if not nothing or request.out is not None:
+            raise click.UsageError(
+                "--list-delegates exports nothing; leave out MODEL, --checkpoint and --out."
+            )
         from exporter.commands.delegates import run_list_delegates
 
         run_list_delegates()
@@ -201,6 +205,14 @@ def main(request: Request) -> None:
         raise click.UsageError(
             "Name a MODEL such as llama3, a checkpoint with --checkpoint, or a file with --inspect."
         )
+    mixes = request.bits is not None or request.max_size is not None
+    if request.head_bits is not None and mixes:
+        raise click.UsageError(
+            "--head-bits has no effect with --bits or --max-size, which choose the bits of every "
+            "part; leave one of them out."
+        )
+    if request.cache is not None and request.no_cache:
+        raise click.UsageError("--cache and --no-cache contradict each other; use only one.")
     if request.explain or request.explain_json is not None:
         if request.out is not None or request.etrecord is not None:
             raise click.UsageError("--explain exports nothing; leave out --out and --etrecord.")
@@ -210,14 +222,6 @@ def main(request: Request) -> None:
         return
     if request.out is None:
         raise click.UsageError("No output file was given; add --out model.pte.")
-    mixes = request.bits is not None or request.max_size is not None
-    if request.head_bits is not None and mixes:
-        raise click.UsageError(
-            "--head-bits has no effect with --bits or --max-size, which choose the bits of every "
-            "part; leave one of them out."
-        )
-    if request.cache is not None and request.no_cache:
-        raise click.UsageError("--cache and --no-cache contradict each other; use only one.")
     from exporter.commands.export import run_export
 
     run_export(request, request.out)

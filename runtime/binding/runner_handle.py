@@ -16,6 +16,7 @@ class RunnerHandle:
     """A runner of the library, used by one thread at a time, and freed when that is done."""
 
     _handle: int | None = None
+    _chat_used = 0  # the conversation that save() writes
     _process = 0  # of none, until it is started
 
     def _start(self) -> None:

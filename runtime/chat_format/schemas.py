@@ -1,11 +1,12 @@
 """JSON schemas of a call's arguments: which properties they have, each with a schema of its own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 _MOST_DEPTH = 20  # of references and allOf in each other
+_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _DATA = ("const", "enum", "default", "example", "examples")  # keywords whose values are no schemas
 
 
@@ -39,13 +40,17 @@ def properties_of(root: Mapping[str, Any]) -> dict[str, Property]:
                 required.update(name for name in value if isinstance(name, str))
 
     walk(root, "#", 0)
-    for name in required & found.keys():
+    for name in sorted(required - found.keys()):  # of any value
+        found[name] = Property()
+    for name in required:
         found[name].required = True
     return found
 
 
 def schema_at(places: list[str], root: Mapping[str, Any]) -> Any:
     """Returns a schema that stands alone, of what all places in a schema say together."""
+    if not places:
+        return True
     (place, *others) = places
     schema = target(place, root)
     if not others and not any(_references(schema)):
@@ -75,30 +80,31 @@ def target(reference: str, root: Any) -> Any:
 
 def with_sorted_properties(schema: Any) -> Any:
     """The schema with all its properties in the order of their names."""
-    if isinstance(schema, list):
-        return [with_sorted_properties(part) for part in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    sorted_schema = {
-        key: value if key in _DATA else with_sorted_properties(value)
-        for key, value in schema.items()
-    }
-    if isinstance(listed := sorted_schema.get("properties"), dict):
-        sorted_schema["properties"] = dict(sorted(listed.items()))
-    return sorted_schema
+    changed = _parts_changed(schema, with_sorted_properties)
+    if isinstance(changed, dict) and isinstance(listed := changed.get("properties"), dict):
+        changed["properties"] = dict(sorted(listed.items()))
+    return changed
 
 
 def _with_moved(schema: Any) -> Any:
+    changed = _parts_changed(schema, _with_moved)
+    if isinstance(changed, dict) and isinstance(reference := changed.get("$ref"), str):
+        changed["$ref"] = moved(reference)
+    return changed
+
+
+def _parts_changed(schema: Any, change: Callable[[Any], Any]) -> Any:
+    """The schema with its parts changed that are schemas themselves, or lists of them."""
     if isinstance(schema, list):
-        return [_with_moved(part) for part in schema]
+        return [change(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
     return {
-        key: moved(value)
-        if key == "$ref" and isinstance(value, str)
+        key: {name: change(part) for name, part in value.items()}
+        if key in _BY_NAME and isinstance(value, Mapping)
         else value
         if key in _DATA
-        else _with_moved(value)
+        else change(value)
         for key, value in schema.items()
     }
 

@@ -336,6 +336,11 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
             ["llama3", "--out", "x.pte", "--head-bits", "4", "--bits", "5"],
             "Error: --head-bits has no effect with --bits or --max-size, which choose",
         ),
+        (
+            ["llama3", "--explain", "--head-bits", "4", "--bits", "5"],
+            "Error: --head-bits has no effect with --bits or --max-size, which choose",
+        ),
+        (["llama3", "--list-delegates"], "Error: --list-delegates exports nothing; leave out"),
         (["llama3", "--quantize"], "Error: No such option '--quantize'."),
         (["llama3", "--group-size", "x"], "Error: Invalid value for '--group-size': 'x' is not"),
         ([""], "Error: MODEL is empty; name a model such as llama3, or leave it out."),

@@ -13,6 +13,7 @@ from support.constraints import accepts
 from runtime.chat_format.calls import Event, Text, ToolCall
 from runtime.chat_format.conversation import Prompt, prepare
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.schemas import properties_of, schema_at
 from runtime.chat_format.template import ChatTemplate
 from runtime.errors import RunnerError
 
@@ -65,6 +66,53 @@ def test_text_behind_a_call_that_cannot_be_read_is_kept() -> None:
     events = read(prompt, list(first + call))
     assert "".join(e.text for e in events if isinstance(e, Text)) == first.rstrip()
     assert events[-1] == ToolCall("f", '{"x": "a"}')
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "harmony"])
+def test_a_call_that_is_cut_is_none(name: str) -> None:
+    said = pieces_of(CALLS[name].replace("VALUE", '"a"'), SPECIAL_TOKENS, 1)
+    whole = next(n for n in range(len(said) + 1) if read_first(name, said[:n]))
+    assert whole > len(said) - len("</function>\n</tool_call>") - 2
+
+
+def read_first(name: str, pieces: list[str]) -> bool:
+    """Whether they are a call when the answer ends behind them."""
+    prompt = prompt_of(name, {"type": "string"}, SPECIAL_TOKENS)
+    return any(isinstance(event, ToolCall) for event in read(prompt, pieces))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("lfm2", '<|tool_call_start|>[f(x="a", y z=1)]<|tool_call_end|>'),
+        (
+            "qwen-xml",
+            "<tool_call>\n<function=f>\n<parameter=x>\na\n</parameter>\n<parameter=y z>\n1\n"
+            "</parameter>\n</function>\n</tool_call>",
+        ),
+    ],
+)
+def test_a_required_name_that_the_properties_lack(cpp_build: Path, name: str, said: str) -> None:
+    parameters = {"type": "object", "properties": {"x": {"type": "string"}}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    parameters["required"] = ["x", "y z"]
+    template = ChatTemplate(TEMPLATES[name], "", "</s>", SPECIAL_TOKENS)
+    prompt = prepare(template, USER, tools=tools, tool_choice="required")
+    (call,) = read(prompt, pieces_of(said, SPECIAL_TOKENS))
+    assert isinstance(call, ToolCall)
+    assert json.loads(call.arguments).keys() == {"x", "y z"}
+    plain = prepare(
+        ChatTemplate(TEMPLATES[name], "", "</s>", ()), USER, tools=tools, tool_choice="f"
+    )
+    lacking = said.replace(", y z=1", "").replace("<parameter=y z>\n1\n</parameter>\n", "")
+    assert accepts(cpp_build, "grammar", plain.grammar, [said, lacking]) == [True, False]
+
+
+@pytest.mark.parametrize("name", ["const", "default", "enum", "x"])
+def test_a_property_of_any_name_may_refer(cpp_build: Path, name: str) -> None:
+    root = {"properties": {name: {"$ref": "#/$defs/yes"}}, "$defs": {"yes": {"const": True}}}
+    schema = schema_at(properties_of(root)[name].places, root)
+    assert accepts(cpp_build, "json-schema", schema, ["true", "1"]) == [True, False]
 
 
 @pytest.mark.parametrize("name", ["qwen-xml", "lfm2"])

@@ -99,6 +99,7 @@ def test_each_chat_is_a_conversation_of_its_own(runner: Runner, tmp_path: Path) 
     said.append(answer(first, LINES[1]))
     second.reset()
     assert answer(second, LINES[0]) == other
+    assert first.turns == 2  # which is not to use it
     with pytest.raises(RunnerError, match="the system prompt has"):
         Chat(runner, "word " * 300)
     runner.save(tmp_path / "chat.session")  # of the second, which was used last

@@ -108,6 +108,12 @@ FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
     ({"type": "array", "items": {"enum": [1, "a", None]}, "uniqueItems": True}, '["a",1]', "[1,1]"),
     ({"items": {"enum": [1, 2]}, "uniqueItems": True, "minItems": 2}, "[2,1]", "[1]"),
     ({"items": {"enum": [1, 2]}, "uniqueItems": False, "type": "array"}, "[1,1]", "[3]"),
+    (
+        {"items": {"enum": ["b", "b", "a"]}, "uniqueItems": True, "minItems": 1},
+        '["b"]',
+        '["b","b"]',
+    ),
+    ({"items": {"enum": [1, 1.0, 2]}, "uniqueItems": True, "minItems": 2}, "[2,1]", "[1,1.0]"),
     ({"type": "object", "minProperties": 1}, '{"a":1}', "{}"),
     ({"properties": {"a": {}, "b": {}}, "minProperties": 1}, '{"b":1}', "{}"),
     ({"type": "integer", "multipleOf": 7}, "-14", "15"),

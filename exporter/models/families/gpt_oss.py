@@ -18,7 +18,6 @@ _DEFAULTS = {
     "rms_norm_eps": 1e-5,
     "rope_theta": 150000.0,
     "max_position_embeddings": 131072,
-    "num_local_experts": 128,
     "num_experts_per_tok": 4,
     "swiglu_limit": 7.0,
     "attention_bias": True,
@@ -35,6 +34,8 @@ _ROPE = {
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
+    if fields.get("num_experts") is None:  # the other name for it
+        fields = {"num_local_experts": 128, **fields}
     if fields.get("rope_parameters") is None:
         fields["rope_parameters"] = _ROPE
     refuse(fields, "hidden_act", "silu")

@@ -9,11 +9,11 @@ from typing import Any
 from runtime.chat_format.allowed import Allowed, allowed_by
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.schemas import properties_of
 from runtime.chat_format.special_tokens import SpecialTokens, without_special
 
 _JSON_NAMES = {"true": True, "false": False, "null": None}
-# A text, or the name of a function or an argument, which may be one that Python does not allow.
-_NAME = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|([\w.-]+)\s*(?=[=(])""", re.DOTALL)
+_TEXT = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
 
 
 class Lfm2:
@@ -37,13 +37,14 @@ class Lfm2:
         names: list[str] = []
 
         def numbered(found: re.Match[str]) -> str:
-            if found[1] is None:  # a text, which models write with its line breaks
+            if found["name"] is None:  # a text, which models write with its line breaks
                 return found[0].replace("\n", "\\n").replace("\r", "\\r")
-            names.append(found[1])
+            names.append(found["name"])
             return f"n{len(names) - 1}"
 
         try:
-            calls = ast.parse(_NAME.sub(numbered, without_special(text).strip()), mode="eval").body
+            body = _names_of(tools).sub(numbered, without_special(text).strip())
+            calls = ast.parse(body, mode="eval").body
         except (SyntaxError, RecursionError, MemoryError) as error:
             raise ValueError(str(error)) from None
         listed = calls.elts if isinstance(calls, ast.List) else [calls]
@@ -64,6 +65,15 @@ class Lfm2:
         call = grammar.rule(grammar.one_of(functions))
         more = f'( ", " {call} )*' if several else ""
         return f'"[" {call} {more} "]" {grammar.literal(self.end)}'
+
+
+def _names_of(tools: Sequence[Tool]) -> re.Pattern[str]:
+    """A text, or the name of a function or an argument, which may be one that Python does not
+    allow."""
+    names = {name for tool in tools for name in (tool.name, *properties_of(tool.parameters))}
+    longest_first = sorted(filter(None, names), key=len, reverse=True)
+    listed = "|".join([*map(re.escape, longest_first), r"[\w.-]+"])
+    return re.compile(rf"{_TEXT}|(?P<name>{listed})\s*(?=[=(])", re.DOTALL)
 
 
 def _call(node: ast.expr, names: Sequence[str]) -> ToolCall:

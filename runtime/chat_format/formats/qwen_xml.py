@@ -12,7 +12,7 @@ from runtime.chat_format.schemas import properties_of, schema_at
 from runtime.chat_format.special_tokens import SpecialTokens
 from runtime.errors import RunnerError
 
-_FUNCTION = re.compile(r"\s*<function=([^>\n]+)>(.*?)(?:</function>)?\s*", re.DOTALL)
+_FUNCTION = re.compile(r"\s*<function=([^>\n]+)>(.*?)</function>\s*", re.DOTALL)
 # A value may have </parameter>, but no line that is that: the grammar has none either.
 _END = "\n</parameter>\n"
 _ARGUMENT = re.compile(rf"\s*<parameter=([^>\n]+)>\n(.*?){_END}\s*", re.DOTALL)

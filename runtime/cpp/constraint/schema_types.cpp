@@ -48,6 +48,23 @@ Result<std::optional<Bound>> bound(const Json& schema, const char* key, const ch
   return result;
 }
 
+/// Whether JSON schema takes two values for the same: 1 and 1.0 are.
+bool is_same(const Json& a, const Json& b) {
+  if (!a.is(Json::Kind::kNumber) || !b.is(Json::Kind::kNumber)) return to_text(a) == to_text(b);
+  const std::optional<Decimal> first = parse_decimal(a.text), second = parse_decimal(b.text);
+  return first && second ? compare(*first, *second) == 0 : a.text == b.text;
+}
+
+/// The values of a list, each once.
+std::vector<Json> distinct(const Json& list) {
+  std::vector<Json> found;
+  for (const Json& value : list.values) {
+    const auto same = [&value](const Json& other) { return is_same(value, other); };
+    if (std::none_of(found.begin(), found.end(), same)) found.push_back(value);
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<uint64_t> count_of(const Json& schema, const char* key, uint64_t otherwise,
@@ -71,7 +88,10 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
   const auto max = bound(schema, "maximum", "exclusiveMaximum", false, path);
   if (!max.ok()) return max.status();
   const Result<uint64_t> step = count_of(schema, "multipleOf", 0, path);
-  if (!step.ok()) return step.status();
+  if (!step.ok()) {
+    return error_at(path, "has multipleOf " + to_text(*schema.find("multipleOf")).substr(0, 40) +
+                              ", but it must be a whole number from 1 on");
+  }
   if (*step > 0) return multiples(*step, *min, *max, path);
   if (schema.find("multipleOf") != nullptr) {
     return error_at(path, "has multipleOf 0, but it must be a whole number from 1 on");
@@ -232,14 +252,14 @@ Result<Grammar::Node> SchemaCompiler::distinct_items(const Json& schema, uint64_
     if (!flat.ok()) return flat.status();
   }
   const Json* values = flat->find("enum");
-  if (values == nullptr || values->values.size() > kMostDistinct) {
+  const std::vector<Json> listed = values == nullptr ? std::vector<Json>() : distinct(*values);
+  if (values == nullptr || listed.size() > kMostDistinct) {
     return error_at(path, "has uniqueItems, which is supported for items of an enum of at most " +
                               std::to_string(kMostDistinct) +
                               " values alone: leave it out, and check the answer for it");
   }
   std::vector<Grammar::Node> nodes;
-  const Json listed = *values;
-  for (const Json& value : listed.values) {
+  for (const Json& value : listed) {
     flat->set("enum", Json::array({value}));
     const Result<Grammar::Node> one = enumeration(*flat, path + "/items");
     if (!one.ok()) return one;

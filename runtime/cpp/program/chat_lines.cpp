@@ -126,7 +126,7 @@ class LineChat {
     if (!status.ok()) return status;
     output.write("\n");
     if (output.status().ok()) {
-      explain_end(runner_);
+      explain_end(runner_, generate_);
     } else {
       say(output.status().message());
       lost_output_ = true;

@@ -41,7 +41,7 @@ Result<int> continue_prompt(Runner& runner, const Options& options,
   // A file or a pipe gets only the text, unless what follows goes there too.
   if (platform::output_is_terminal() || platform::outputs_are_one()) output.write("\n");
   if (!output.status().ok()) return fail(output.status(), kFailed);
-  explain_end(runner);
+  explain_end(runner, generate);
   return code_of(runner.stats());
 }
 

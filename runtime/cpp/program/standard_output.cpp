@@ -25,7 +25,7 @@ bool StandardOutput::write(std::string_view text) {
   return status_.ok() && !given_up_;
 }
 
-void explain_end(const Runner& runner) {
+void explain_end(const Runner& runner, const GenerateOptions& options) {
   if (runner.stats().stop_reason == StopReason::kContextFull) {
     std::fprintf(stderr,
                  "runner: the context is full (%lld tokens): the answer ends here; export with a "
@@ -39,7 +39,7 @@ void explain_end(const Runner& runner) {
     std::fprintf(stderr,
                  "runner: the answer is not complete: its constraint needs more than the %lld "
                  "tokens of -n\n",
-                 static_cast<long long>(runner.stats().generated_tokens));
+                 static_cast<long long>(options.max_new_tokens));
   } else if (runner.stats().stop_reason == StopReason::kContextFull) {
     std::fprintf(stderr,
                  "runner: the answer is not complete: its constraint needs more than the context "

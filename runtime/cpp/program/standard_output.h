@@ -26,7 +26,7 @@ class StandardOutput {
 };
 
 /// Says on standard error why an answer ended, where the text alone does not.
-void explain_end(const Runner& runner);
+void explain_end(const Runner& runner, const GenerateOptions& options);
 
 /// The exit code after one answer that nothing followed.
 int code_of(const Stats& stats);
