@@ -75,6 +75,9 @@ def test_gpt_oss() -> None:
     for name in ("layer_types", "rope_scaling", "swiglu_limit", "attention_bias", "head_dim"):
         without = {key: value for key, value in GPT_OSS.items() if key != name}
         assert decoder_spec(without) == config, name
+    renamed = {**GPT_OSS, "num_experts": GPT_OSS["num_local_experts"]}
+    del renamed["num_local_experts"]
+    assert decoder_spec(renamed) == config
 
 
 def test_qwen3_moe() -> None:
