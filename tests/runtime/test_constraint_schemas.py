@@ -326,7 +326,7 @@ REFUSALS: list[tuple[object, str]] = [
     ({"type": "str"}, 'the JSON schema has the type "str" at #, but it must be null, boolean, '
      "integer, number, string, array or object"),
     ({"type": "integer", "multipleOf": 1.5}, "the JSON schema at # has multipleOf 1.5, but it must "
-     "be a whole number of at most 15 digits"),
+     "be a whole number from 1 on"),
     ({"type": "object", "propertyNames": {"not": {"const": "a"}}}, "the JSON schema has the "
      'keyword "not" at #/propertyNames, which is not supported: leave it out, and check the answer '
      "for it"),
