@@ -105,6 +105,7 @@ FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
     ({"type": "string", "format": "iri"}, '"a b"', "1"),
     ({"type": "string", "format": "path"}, '"a/b"', "1"),
     ({"type": "integer", "const": 1.0}, "1", "1.0"),
+    ({"type": "number", "allOf": [{"enum": [1, 2]}, {"enum": [1.0, 3]}]}, "1", "2"),
     ({"type": "array", "items": {"enum": [1, "a", None]}, "uniqueItems": True}, '["a",1]', "[1,1]"),
     ({"items": {"enum": [1, 2]}, "uniqueItems": True, "minItems": 2}, "[2,1]", "[1]"),
     ({"items": {"enum": [1, 2]}, "uniqueItems": False, "type": "array"}, "[1,1]", "[3]"),

@@ -109,10 +109,10 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
   }
   if (list != nullptr) values = list->values;
   if (constant != nullptr) {
-    const std::string text = to_text(*constant);
+    const std::string text = plain_text(*constant);
     const bool listed =
         list == nullptr || std::any_of(values.begin(), values.end(),
-                                       [&](const Json& v) { return to_text(v) == text; });
+                                       [&](const Json& v) { return plain_text(v) == text; });
     values = listed ? std::vector<Json>{*constant} : std::vector<Json>{};
   }
   const Result<Json> flat = only_type ? Json::boolean(true) : merger_.flatten(rest, path);

@@ -22,9 +22,6 @@ namespace thimble {
 /// The type of a value; of a whole number integer, however it is written.
 std::string type_of(const Json& value);
 
-/// A number without exponent and without zeros behind its fraction; others as they are.
-std::string plain_text(const Json& value);
-
 /// A schema that SchemaMerger has made as one that it takes, with one pattern in each part.
 Json with_single_patterns(Json schema);
 

@@ -49,7 +49,7 @@ const Json* child(const Json& json, const std::string& name) {
   return index < json.values.size() ? &json.values[index] : nullptr;
 }
 
-bool equal_texts(const Json& a, const Json& b) { return to_text(a) == to_text(b); }
+bool equal_texts(const Json& a, const Json& b) { return plain_text(a) == plain_text(b); }
 
 /// Lets a schema of OpenAPI that has a type, and perhaps an enum, allow null.
 void add_null(Json* schema) {
@@ -78,6 +78,13 @@ Json intersection(const Json& a, const Json& b) {
 }
 
 }  // namespace
+
+std::string plain_text(const Json& value) {
+  const auto number = value.is(Json::Kind::kNumber) ? parse_decimal(value.text) : std::nullopt;
+  if (!number) return to_text(value);
+  return (number->negative ? "-" : "") + number->integer +
+         (number->fraction.empty() ? "" : "." + number->fraction);
+}
 
 Json both(const Json& a, const Json& b) {
   if (a.is(Json::Kind::kTrue) || b.is(Json::Kind::kFalse)) return b;

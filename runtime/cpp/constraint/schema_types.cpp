@@ -48,18 +48,13 @@ Result<std::optional<Bound>> bound(const Json& schema, const char* key, const ch
   return result;
 }
 
-/// Whether JSON schema takes two values for the same: 1 and 1.0 are.
-bool is_same(const Json& a, const Json& b) {
-  if (!a.is(Json::Kind::kNumber) || !b.is(Json::Kind::kNumber)) return to_text(a) == to_text(b);
-  const std::optional<Decimal> first = parse_decimal(a.text), second = parse_decimal(b.text);
-  return first && second ? compare(*first, *second) == 0 : a.text == b.text;
-}
-
-/// The values of a list, each once.
+/// The values of a list, each once: 1 and 1.0 are the same.
 std::vector<Json> distinct(const Json& list) {
   std::vector<Json> found;
   for (const Json& value : list.values) {
-    const auto same = [&value](const Json& other) { return is_same(value, other); };
+    const auto same = [&value](const Json& other) {
+      return plain_text(other) == plain_text(value);
+    };
     if (std::none_of(found.begin(), found.end(), same)) found.push_back(value);
   }
   return found;

@@ -19,13 +19,6 @@ Status error_at(const std::string& path, const std::string& what) {
 
 }  // namespace
 
-std::string plain_text(const Json& value) {
-  const auto number = value.is(Json::Kind::kNumber) ? parse_decimal(value.text) : std::nullopt;
-  if (!number) return to_text(value);
-  return (number->negative ? "-" : "") + number->integer +
-         (number->fraction.empty() ? "" : "." + number->fraction);
-}
-
 std::string type_of(const Json& value) {
   switch (value.kind) {
     case Json::Kind::kNull:
@@ -84,12 +77,12 @@ Result<bool> SchemaCompiler::flat_holds(const Json& flat, const Json& value,
   }
   const auto types = types_of(flat, path);
   if (!types.ok()) return types.status();
-  const std::string type = type_of(value), text = to_text(value);
+  const std::string type = type_of(value), text = plain_text(value);
   const auto has = [&types](const std::string& name) {
     return std::find(types->begin(), types->end(), name) != types->end();
   };
   if (!has(type) && !(type == "integer" && has("number"))) return false;
-  const auto equal = [&text](const Json& other) { return to_text(other) == text; };
+  const auto equal = [&text](const Json& other) { return plain_text(other) == text; };
   const Json *list = flat.find("enum"), *constant = flat.find("const");
   if (constant != nullptr && !equal(*constant)) return false;
   if (list != nullptr && std::none_of(list->values.begin(), list->values.end(), equal)) {
@@ -108,7 +101,7 @@ Result<bool> SchemaCompiler::flat_holds(const Json& flat, const Json& value,
     if (!program.ok()) return program.status();
     if (program->has_value()) place->second = std::make_unique<Recognizer>(std::move(**program));
   }
-  return place->second != nullptr && place->second->matches(plain_text(value));
+  return place->second != nullptr && place->second->matches(text);
 }
 
 Result<bool> SchemaCompiler::holds_items(const Json& schema, const Json& value,
@@ -121,7 +114,8 @@ Result<bool> SchemaCompiler::holds_items(const Json& schema, const Json& value,
   if (value.values.size() < *min || value.values.size() > *max) return false;
   std::set<std::string> texts;
   for (const Json& item : value.values) {
-    if (!texts.insert(to_text(item)).second && schema.find("uniqueItems") != nullptr) return false;
+    if (!texts.insert(plain_text(item)).second && schema.find("uniqueItems") != nullptr)
+      return false;
   }
   const Json anything = Json::boolean(true);
   const Json *first = schema.find("prefixItems"), *more = schema.find("items");
