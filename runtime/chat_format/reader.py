@@ -22,6 +22,13 @@ class Reader(Protocol):
         """Ends the answer; returns the rest."""
 
 
+def beginning_at_end(text: str, markers: Sequence[str]) -> int:
+    """Returns how many of a growing text's last characters may be the beginning of a marker."""
+    longest = max(map(len, markers), default=0) - 1
+    sizes = range(min(longest, len(text)), 0, -1)
+    return next((n for n in sizes if any(m.startswith(text[-n:]) for m in markers)), 0)
+
+
 def split_at(text: str, markers: Sequence[str]) -> tuple[str, str | None, str]:
     """Splits a growing text at the first of the markers.
 
@@ -32,11 +39,8 @@ def split_at(text: str, markers: Sequence[str]) -> tuple[str, str | None, str]:
     if found:
         at, _, marker = min(found)
         return text[:at], marker, text[at + len(marker) :]
-    longest = max((len(marker) for marker in markers), default=0)
-    for size in range(min(longest - 1, len(text)), 0, -1):
-        if any(marker.startswith(text[-size:]) for marker in markers):
-            return text[:-size], None, text[-size:]
-    return text, None, ""
+    decided = len(text) - beginning_at_end(text, markers)
+    return text[:decided], None, text[decided:]
 
 
 class MarkedReader:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runtime.chat_format.calls import Event, Text
-from runtime.chat_format.reader import Reader
+from runtime.chat_format.reader import Reader, beginning_at_end
 
 
 class StopReader:
@@ -56,10 +56,7 @@ class StopReader:
             self.stopped = True
             decided = end + length
         else:
-            longest = max(map(len, self._texts)) - 1
-            sizes = range(min(longest, len(held)), 0, -1)
-            held_back = (n for n in sizes if any(t.startswith(held[-n:]) for t in self._texts))
-            decided = len(held) - next(held_back, 0)
+            decided = len(held) - beginning_at_end(held, self._texts)
         self._held = held[decided:]
         return [Text(held[:decided])] if decided else []
 

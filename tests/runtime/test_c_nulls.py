@@ -16,14 +16,15 @@ from runtime.binding.library import (
 )
 
 FUNCTIONS = (
-    "load use_adapter use_draft generate constrain chat_start chat_say chat_reset encode_pieces "
-    "logits truncate save restore fork start_recording stop_recording verify engine_open "
-    "settings_number settings_bias settings_stop settings_tokens engine_submit_with encode_prompt"
+    "load use_adapter use_draft generate constrain chat_start chat_begin chat_choose "
+    "chat_say chat_reset encode_pieces logits truncate save restore fork start_recording "
+    "stop_recording verify engine_open settings_number settings_bias settings_stop "
+    "settings_tokens engine_submit_with encode_prompt"
 ).split()
 SILENT = (
-    "adapters adapter_at adapter interrupt constraint_notes chat_turns stats encode token_text "
-    "chat_template vocab_size length settings_free use_settings engine_cancel engine_step "
-    "engine_free free"
+    "adapters adapter_at adapter interrupt constraint_notes chat_end chat_turns stats encode "
+    "token_text chat_template vocab_size length settings_free settings_special use_settings "
+    "engine_cancel engine_step engine_free free"
 ).split()
 
 

@@ -9,7 +9,6 @@ from runtime.chat_format.grammar import Grammar
 from runtime.chat_format.special_tokens import SpecialTokens
 
 _CALL = r"\s*(\S+?)\s*(?:{constrain})?\s*(?:json)?{message}(.*)"
-_ANY = ".*"
 
 
 class Harmony:

@@ -19,16 +19,22 @@ using thimble::given;
 using thimble::run_guarded;
 using thimble::to_callback;
 
+thimble::Status start(thimble_runner* runner, const char* system, size_t system_size) {
+  std::string text(std::string_view(system, system_size));
+  return thimble::Chat::start(*runner->runner, std::move(text)).status();
+}
+
+thimble::Status check(const thimble_runner* runner, const char* system, size_t system_size) {
+  return given({{"runner", runner}, {"system", system || system_size == 0}});
+}
+
 }  // namespace
 
 int thimble_chat_start(thimble_runner* runner, const char* system, size_t system_size, char* error,
                        size_t error_size) {
   return run_guarded(error, error_size, [&]() -> thimble::Status {
-    const thimble::Status right =
-        given({{"runner", runner}, {"system", system || system_size == 0}});
-    if (!right.ok()) return right;
-    std::string text(std::string_view(system, system_size));
-    return thimble::Chat::start(*runner->runner, std::move(text)).status();
+    const thimble::Status right = check(runner, system, system_size);
+    return right.ok() ? start(runner, system, system_size) : right;
   });
 }
 
@@ -36,13 +42,11 @@ int64_t thimble_chat_begin(thimble_runner* runner, const char* system, size_t sy
                            char* error, size_t error_size) {
   int64_t begun = -1;
   const int failed = run_guarded(error, error_size, [&]() -> thimble::Status {
-    const thimble::Status right =
-        given({{"runner", runner}, {"system", system || system_size == 0}});
+    const thimble::Status right = check(runner, system, system_size);
     if (!right.ok()) return right;
     thimble::Conversations& conversations = runner->runner->conversations();
     const int64_t before = conversations.number(), number = conversations.begin();
-    std::string text(std::string_view(system, system_size));
-    const thimble::Status started = thimble::Chat::start(*runner->runner, std::move(text)).status();
+    const thimble::Status started = start(runner, system, system_size);
     if (started.ok()) {
       begun = number;
     } else {
