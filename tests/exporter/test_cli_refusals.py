@@ -124,7 +124,8 @@ def test_attention_that_a_delegate_lacks(out: Path, stories: Path, delegate: str
     replace_config(stories, model_type="mistral", sliding_window=40)
     assert refusal(out, stories, "--quant", "rtn4", "--delegate", delegate) == (
         f"{delegate} does not support attention over a sliding window, which is 40 positions here: "
-        "export with --delegate cpu or xnnpack, or with a --max-context-len that the window covers."
+        "export with --delegate cpu or xnnpack, or export with a --max-context-len that the window "
+        "covers."
     )
 
 
