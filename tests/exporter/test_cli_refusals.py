@@ -133,7 +133,7 @@ def test_what_metal_does_not_compute(out: Path, stories: Path) -> None:
     replace_config(stories, model_type="granite", embedding_multiplier=12.0)
     assert refusal(out, stories, "--quant", "rtn4", "--delegate", "mps") == (
         "mps does not compute a factor on the embedding: export with --delegate cpu, xnnpack, "
-        "coreml or mlx."
+        "coreml, vulkan or mlx."
     )
 
 
