@@ -330,6 +330,22 @@ def test_a_model_with_windows_and_shared_keys(
     assert result.agreement.error <= result.agreement.tolerance
 
 
+def test_the_caches_are_those_of_the_delegate_that_takes_the_program(gemma4: Path) -> None:
+    """The preferred one, which keeps the whole context, refuses it."""
+    options = ExportOptions(
+        model=str(gemma4),
+        out=Path("unused.pte"),
+        scheme=Scheme("none"),
+        max_context_len=300,
+        max_seq_len=40,
+        delegate="mps,cpu",
+    )
+    alone = explain_export(replace(options, delegate="cpu"), Quiet())
+    both = explain_export(options, Quiet())
+    assert both.delegation.parts[0].refused and both.delegation.users == ("cpu",)
+    assert both.caches == alone.caches and both.cache_type == alone.cache_type
+
+
 def test_the_runner_tells_the_golden_story_with_two_delegates_and_a_kernel(
     shared_data: Path, tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
