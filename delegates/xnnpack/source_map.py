@@ -101,7 +101,7 @@ def event_handles(processed: bytes) -> dict[str, tuple[int, ...]]:
         )
     }
     counts: Counter[str] = Counter()
-    found: dict[str, tuple[int, ...]] = {}
+    handles: dict[str, tuple[int, ...]] = {}
     for node in graph["xnodes"]:
         handle = node["debug_handle"]
         for name in _names(
@@ -109,8 +109,8 @@ def event_handles(processed: bytes) -> dict[str, tuple[int, ...]]:
         ):
             counts[name] += 1
             if handle != _UNKNOWN_HANDLE:
-                found[f"{name} #{counts[name]}"] = (handle,)
-    return found
+                handles[f"{name} #{counts[name]}"] = (handle,)
+    return handles
 
 
 def _names(kind: str, node: dict[str, Any], values: dict[int, str]) -> Iterator[str]:

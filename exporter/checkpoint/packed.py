@@ -154,11 +154,11 @@ class UnpackedWeights:
         """Returns the shape that is stored beside the words, whose last one may not be full."""
         if _SHAPE not in parts:
             return shape
-        said = tuple(self._weights.tensor(parts[_SHAPE]).tolist())
+        declared = tuple(self._weights.tensor(parts[_SHAPE]).tolist())
         spare = _WORD // self._packing.bits
-        if len(said) != 2 or said[0] != shape[0] or not 0 <= shape[1] - said[1] < spare:
-            raise ValueError(f"{_SHAPE} says {said}, and {shape} are stored")
-        return said
+        if len(declared) != 2 or declared[0] != shape[0] or not 0 <= shape[1] - declared[1] < spare:
+            raise ValueError(f"{_SHAPE} says {declared}, and {shape} are stored")
+        return declared
 
     def _grid(self, name: str) -> Grid:
         parts = self._parts[name]
@@ -242,9 +242,9 @@ class GptqPacking:
         zeros = raised if self.lowered else as_stored
         if self.symmetric is False:
             return zeros
-        for found in (as_stored, raised):
-            if not found.any():
-                return found
+        for points in (as_stored, raised):
+            if not points.any():
+                return points
         if self.symmetric is None:
             return zeros
         wrong = int(zeros[zeros != 0][0]) + 2 ** (self.bits - 1)
@@ -358,8 +358,8 @@ def _awq_columns(words: Tensor) -> Tensor:
 
 def _groups(columns: int, group_size: int) -> Tensor:
     """The group of each input (columns,)."""
-    each = columns if group_size == -1 else group_size
-    return torch.arange(columns) // each
+    size = columns if group_size == -1 else group_size
+    return torch.arange(columns) // size
 
 
 def _grid(

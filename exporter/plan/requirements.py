@@ -40,13 +40,13 @@ def _needs_of_mixer(mixer: Mixer) -> list[Need]:
         return [Need(Feature.CONVOLUTIONS)]
     if isinstance(mixer, DeltaSpec):
         return [Need(Feature.DELTA_RULES)]
-    found = {
+    features = {
         Feature.WINDOWS: mixer.window,
         Feature.SOFT_CAPS: mixer.soft_cap,
         Feature.SINKS: mixer.sinks or None,
         Feature.SHARED_CACHES: mixer.shares,
     }
-    return [Need(feature, value) for feature, value in found.items() if value is not None]
+    return [Need(feature, value) for feature, value in features.items() if value is not None]
 
 
 def check_adapters(options: ExportOptions, limits: Limits) -> None:

@@ -116,11 +116,11 @@ def _describe(figures: dict[str, object]) -> str:
         f"{figures['model']} by {figures['scheme']}: {layers} in {figures['cache']}, "
         f"{figures['layers_from_cache']} of them from earlier runs"
     ]
-    each = figures["seconds_per_layer"]
+    seconds = figures["seconds_per_layer"]
     assert isinstance(figures["peak_memory"], int)
-    if isinstance(each, float):
+    if isinstance(seconds, float):
         lines.append(
-            f"{each:.1f} s for each other layer by {figures['processes']} process"
+            f"{seconds:.1f} s for each other layer by {figures['processes']} process"
             f"{'es' if figures['processes'] != 1 else ''}, peak memory "
             f"{show_size(figures['peak_memory'])}"
         )

@@ -59,11 +59,11 @@ _MODULES = (
 
 def matchers() -> Mapping[str, Sequence[Matcher]]:
     """All matchers by the operator that a pattern ends in, the widest pattern first."""
-    found: dict[str, list[Matcher]] = {}
+    by_target: dict[str, list[Matcher]] = {}
     for module in _MODULES:
         for operator, some in module.MATCHERS.items():
-            found.setdefault(operator, []).extend(some)
-    return found
+            by_target.setdefault(operator, []).extend(some)
+    return by_target
 
 
 __all__ = [
