@@ -15,7 +15,7 @@ from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 
 _METHODS = ("fp8", "fbgemm_fp8")
-_FORMAT = "float-quantized"  # of compressed-tensors
+FP8_FORMAT = "float-quantized"  # of compressed-tensors
 _TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 _SCALES = ("weight_scale_inv", "weight_scale")
 _OF_ACTIVATIONS = ("input_scale", "activation_scale", "input_scale_ub")
@@ -27,7 +27,16 @@ def is_fp8(config: Mapping[str, Any] | None) -> bool:
     if not config:
         return False
     method = config.get("quant_method")
-    return method in _METHODS or method == "compressed-tensors" and config.get("format") == _FORMAT
+    return (
+        method in _METHODS or method == "compressed-tensors" and config.get("format") == FP8_FORMAT
+    )
+
+
+def has_fp8_groups(config: Mapping[str, Any]) -> bool:
+    """Whether some of compressed-tensors' groups are of such weights, and others of integers."""
+    groups = config.get("config_groups")
+    listed = groups.values() if isinstance(groups, dict) else []
+    return any(isinstance(one, dict) and one.get("format") == FP8_FORMAT for one in listed)
 
 
 def read_block(path: Path, config: Mapping[str, Any]) -> tuple[int, int]:

@@ -59,8 +59,7 @@ def _adds_bos(spec: TokenizerSpec, special: SpecialTokens, kind: TokenizerKind) 
     asked = special.config.get("add_bos_token")
     asked = asked if isinstance(asked, bool) else None
     if kind is not TokenizerKind.TOKENIZER_JSON:
-        named = isinstance(special.config.get("tokenizer_class"), str)
-        if asked is None and named and kind is TokenizerKind.SENTENCEPIECE:
+        if asked is None and special.names_class and kind is TokenizerKind.SENTENCEPIECE:
             asked = _AGAIN.get(special.kind, False)
             if asked != spec.adds_bos:
                 spec.notes.append(

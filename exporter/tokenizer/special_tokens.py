@@ -7,7 +7,7 @@
 
 import reprlib
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,23 @@ class SpecialTokens:
     listed: dict[int, AddedToken] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
+
+    @property
+    def names_class(self) -> bool:
+        """Whether `tokenizer_config.json` says which class reads the tokenizer."""
+        return isinstance(self.config.get("tokenizer_class"), str)
+
+    @property
+    def lists_all(self) -> bool:
+        """Whether `tokenizer_config.json` lists all added tokens."""
+        return _LISTED in self.config
+
+    def with_defaults(self, tokens: dict[str, str]) -> "SpecialTokens":
+        """The same with these named tokens where no file names one."""
+        new = {name: token for name, token in tokens.items() if name not in self.given}
+        named: dict[str, Token] = {**new, **self.named}
+        order = dict.fromkeys((*NAMES, *named))
+        return replace(self, named={name: named[name] for name in order if name in named})
 
     def text(self, name: str) -> str | None:
         """The text of a named token; None if there is none."""
