@@ -24,7 +24,7 @@ from delegates.op_list.rows import Rows
 INDEX = "index"  # the compile spec that numbers the calls
 
 _KNOWN = (
-    "it computes embeddings, RMSNorm, LayerNorm, linears, attention, short convolutions, the gated "
+    "it computes embeddings, RMSNorm, LayerNorm, linears, attention, pooling, short convolutions, the gated "
     "delta rule, rotations, sums, products, GLUs and activations"
 )
 
