@@ -44,6 +44,11 @@ class EncoderSpec:
     tie_word_embeddings: bool = field(default=False, init=False)  # there is no head
 
     @property
+    def max_seq_len(self) -> int:
+        """The most tokens of a text."""
+        return self.max_position_embeddings
+
+    @property
     def num_hidden_layers(self) -> int:
         return len(self.layers)
 

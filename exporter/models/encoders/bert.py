@@ -1,16 +1,16 @@
 """BERT (Devlin et al., 2018), and MiniLM, BGE, E5 and others that are built alike."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
-from exporter.models.config import activation
+from exporter.models.config import mlp
 from exporter.models.encoder_spec import EncoderAttentionSpec, EncoderLayerSpec, EncoderSpec
 from exporter.errors import ExportError
 from exporter.models.family import Family
 from exporter.models.fields import count, positive, refuse
-from exporter.models.spec import MlpSpec
 from exporter.models.tensor_layout import Stored
 
 _DEFAULTS = {
@@ -47,12 +47,7 @@ def spec(config: Mapping[str, Any]) -> EncoderSpec:
         )
     layer = EncoderLayerSpec(
         EncoderAttentionSpec(heads, hidden_size // heads),
-        MlpSpec(
-            count(fields, "intermediate_size"),
-            activation=activation(fields, "hidden_act"),
-            gated=False,
-            bias=True,
-        ),
+        replace(mlp(fields, bias=True), gated=False),
     )
     return EncoderSpec(
         model_type=str(fields["model_type"]),
