@@ -37,7 +37,9 @@ def open_encoder(directory: Path) -> Checkpoint[EncoderSpec]:
         raise ExportError(f"{path}: {error}") from None
     files = open_files(directory)
     names = {_bare(name, family.model_type): name for name in stored_names(files)}
-    return Checkpoint(config, directory, directory.resolve().name, NamedTensors(files, names), family)
+    return Checkpoint(
+        config, directory, directory.resolve().name, NamedTensors(files, names), family
+    )
 
 
 def _bare(name: str, model_type: str) -> str:

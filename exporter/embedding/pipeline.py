@@ -27,12 +27,15 @@ from exporter.errors import ExportError
 from exporter.file.etrecord import name_program, save_etrecord, weights_crc32
 from exporter.file.pte import REPORT, TOKENIZER, encode_report, seal
 from exporter.file.replacing import check_outputs, replacing
+from exporter.file.report import Report
 from exporter.listener import SILENT, Listener
 from exporter.models.encoder import EmbeddingModel
 from exporter.models.encoder_spec import EmbeddingSpec, EncoderSpec
 from quant.scheme import Scheme
 
-LEAST_ROWS = 512  # of a call, in which several short texts share the products, if the model has them
+LEAST_ROWS = (
+    512  # of a call, in which several short texts share the products, if the model has them
+)
 _DELEGATE = "cpu"
 _EXAMPLE = 3  # tokens: any number above 1
 NOT_RUN = "not run here"
@@ -198,7 +201,7 @@ def _describe(
     checkpoint: Checkpoint[EncoderSpec],
     settings: EmbeddingSettings,
     reader: TextReader,
-) -> dict[str, dict[str, object]]:
+) -> Report:
     """Returns the report in the file, of what is known before it is checked."""
     spec, type = checkpoint.config, options.scheme.type
     shapes = [p.numel() for p in _empty(spec, settings.spec).parameters()]

@@ -85,13 +85,17 @@ def _modules(directory: Path) -> list[tuple[str, Path]]:
             for item in listed
         ]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ExportError(f"{path} is not a list of modules ({error}); download it again.") from None
+        raise ExportError(
+            f"{path} is not a list of modules ({error}); download it again."
+        ) from None
 
 
 def _pooling(path: Path) -> Pooling:
     fields = _read(path)
     mode = fields.get("pooling_mode")
-    modes = [mode] if mode is not None else [name for key, name in _OLD.items() if flag(fields, key)]
+    modes = (
+        [mode] if mode is not None else [name for key, name in _OLD.items() if flag(fields, key)]
+    )
     if len(modes) != 1 or modes[0] not in _MODES:
         named = ", ".join(map(str, modes)) or "no pooling"
         raise ExportError(f"{path} asks for {named}; supported is one of {', '.join(_MODES)}.")

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from delegates.op_list.matrix import Matrix
 from delegates.op_list.op_list import OpList
-from delegates.op_list.ops import Attention, Elementwise, Function, Glu, Linear, Op, SegmentAttention
+from delegates.op_list.ops import (
+    Attention,
+    Elementwise,
+    Function,
+    Glu,
+    Linear,
+    Op,
+    SegmentAttention,
+)
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.models.encoders import bert
 from exporter.models.encoder_spec import EncoderSpec
+from exporter.models.encoders import bert
 from exporter.models.family import Family
 
 _FAMILIES: dict[str, Family[EncoderSpec]] = {bert.FAMILY.model_type: bert.FAMILY}

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
+from exporter.errors import ExportError
 from exporter.models.config import mlp
 from exporter.models.encoder_spec import EncoderAttentionSpec, EncoderLayerSpec, EncoderSpec
-from exporter.errors import ExportError
 from exporter.models.family import Family
 from exporter.models.fields import count, positive, refuse
 from exporter.models.tensor_layout import Stored
@@ -61,11 +61,11 @@ def spec(config: Mapping[str, Any]) -> EncoderSpec:
 
 def stored(_: EncoderSpec, name: str) -> Stored:
     """A text is all of the first type: its row is added to the positions."""
-    path, _, kind = name.removeprefix("model.").rpartition(".")
+    path, kind = name.removeprefix("model.").rsplit(".", 1)
     if path == "embed_positions":
         return Stored((_POSITIONS, _TYPES), _with_first_type)
     if path.startswith("layers."):
-        _, index, part = path.split(".", 2)
+        index, part = path.removeprefix("layers.").split(".", 1)
         return Stored((f"encoder.layer.{index}.{_NAMES[part]}.{kind}",))
     return Stored((f"{_NAMES[path]}.{kind}",))
 
