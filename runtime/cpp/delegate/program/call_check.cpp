@@ -34,7 +34,12 @@ Status choose_segments(const Program& program, const Session& session, AskedSegm
   size_t rows = 0;
   for (Segment& segment : asked.segments) {
     rows += segment.rows;
-    if (!program.keeps() && segment.cache < 0) segment.cache = session.current();
+    if (segment.cache == kNoCache) {
+      if (program.keeps()) {
+        return Status::error("a segment has no cache, but this program keeps one: give its number");
+      }
+      segment.cache = session.current();
+    }
     if (session.has_cache(segment.cache)) continue;
     return Status::error("the segment's cache " + std::to_string(segment.cache) +
                          " is freed: give one that is not");
