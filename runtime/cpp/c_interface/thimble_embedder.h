@@ -1,6 +1,6 @@
 #pragma once
 
-#include "c_interface/thimble.h"
+#include "thimble.h"
 
 /// libthimble: models that embed texts. The rules of thimble.h hold here too.
 
