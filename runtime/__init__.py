@@ -3,6 +3,7 @@
 from runtime.answer_options import AnswerOptions
 from runtime.binding.logprobs import TokenLogprob
 from runtime.chat import Chat
+from runtime.embedder import Embedder, Embeddings
 from runtime.engine import Engine
 from runtime.errors import RunnerError
 from runtime.generation import Generation
@@ -13,6 +14,8 @@ from runtime.tool_chat import Reply, ask
 __all__ = [
     "AnswerOptions",
     "Chat",
+    "Embedder",
+    "Embeddings",
     "Engine",
     "Generation",
     "Recording",

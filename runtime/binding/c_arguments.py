@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_COUNT = 2**31 - 1
+MAX_THREADS = 256
 Number = TypeVar("Number", bound=float)
 JsonSchema = Mapping[str, Any] | bool | str  # a string: the schema as JSON
 

@@ -1,4 +1,5 @@
-"""libthimble for ctypes: the functions of runtime/cpp/c_interface/thimble.h."""
+"""libthimble for ctypes: the functions of runtime/cpp/c_interface/thimble.h and
+thimble_embedder.h."""
 
 import ctypes
 from functools import cache
@@ -79,6 +80,18 @@ class EngineOptions(ctypes.Structure):
         ("queue", ctypes.c_int32),
         ("prompt_rows", ctypes.c_int32),
     ]
+
+
+class Text(ctypes.Structure):
+    """thimble_text."""
+
+    _fields_ = [("text", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+
+
+class EmbeddingCounts(ctypes.Structure):
+    """thimble_embedding_counts."""
+
+    _fields_ = [("tokens", ctypes.c_int64), ("cut", ctypes.c_int64)]
 
 
 class Request(ctypes.Structure):
@@ -186,6 +199,16 @@ def _declare(lib: ctypes.CDLL) -> None:
         "engine_free": (None, pointer),
         "encode_prompt": (wide, pointer, text, size, tokens, wide, text, size),
         "free": (None, pointer),
+        "embedder_load": (pointer, text, load_options, text, size),
+        "embedder_width": (wide, pointer),
+        "embedder_max_seq_len": (wide, pointer),
+        "embedder_prompts": (wide, pointer),
+        "embedder_prompt_at": (text, pointer, wide),
+        "embedder_run": (
+            *(number, pointer, ctypes.POINTER(Text), wide, text, logits),
+            *(ctypes.POINTER(EmbeddingCounts), text, size),
+        ),
+        "embedder_free": (None, pointer),
     }
     for name, (result, *arguments) in functions.items():
         function = getattr(lib, f"thimble_{name}")

@@ -11,10 +11,14 @@ from delegates.op_list.ops import (
     embedding,
     experts,
     glu,
+    layer_norm,
     linear,
     low_rank,
     norm,
+    pool,
+    positions,
     rotate,
+    segment_attention,
     select_last,
     shared_attention,
     view,
@@ -27,10 +31,14 @@ from delegates.op_list.ops.elementwise import Elementwise, Function
 from delegates.op_list.ops.embedding import Embedding
 from delegates.op_list.ops.experts import Experts
 from delegates.op_list.ops.glu import Glu
+from delegates.op_list.ops.layer_norm import LayerNorm
 from delegates.op_list.ops.linear import Linear
 from delegates.op_list.ops.norm import Norm, NormWeight
 from delegates.op_list.ops.op import Cache, Field, Floats, Matcher, Op, Places, State, Values
+from delegates.op_list.ops.pool import Pool
+from delegates.op_list.ops.positions import Positions
 from delegates.op_list.ops.rotate import Rotate, Rotation
+from delegates.op_list.ops.segment_attention import SegmentAttention
 from delegates.op_list.ops.select_last import SelectLast
 from delegates.op_list.ops.shared_attention import SharedAttention
 from delegates.op_list.ops.view import View
@@ -50,10 +58,15 @@ KINDS: tuple[type[Op], ...] = (
     Delta,
     SharedAttention,
     Columns,
+    LayerNorm,
+    Positions,
+    SegmentAttention,
+    Pool,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
-    *(elementwise, glu, select_last, experts, shared_attention, columns),
+    *(elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
+    *(positions, segment_attention, pool),
 )
 
 
@@ -80,13 +93,17 @@ __all__ = [
     "Floats",
     "Function",
     "Glu",
+    "LayerNorm",
     "Linear",
     "Norm",
     "NormWeight",
     "Op",
     "Places",
+    "Pool",
+    "Positions",
     "Rotate",
     "Rotation",
+    "SegmentAttention",
     "SelectLast",
     "SharedAttention",
     "State",

@@ -13,6 +13,7 @@
 #include "platform/signals.h"
 #include "platform/streams.h"
 #include "program/chat_lines.h"
+#include "program/embed_lines.h"
 #include "program/interrupt.h"
 #include "program/options.h"
 #include "program/recording_signal.h"
@@ -119,7 +120,11 @@ int run(const Options& options) {
   if (options.verify) {
     status = verify(options.model);
     if (!status.ok()) return fail(status, kBadUse);
-    if (!options.prompt && !options.chat) return 0;
+    if (!options.prompt && !options.chat && !options.embed) return 0;
+  }
+  if (options.embed) {
+    const Result<int> code = embed_lines(options);
+    return code.ok() ? *code : fail(code.status(), kBadUse);
   }
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Runner>> loaded = Runner::load(options.model, options.load);

@@ -257,6 +257,12 @@ std::vector<Option> all_options(Options* options) {
       text("--json", &options->json),
       text("--system", &options->system),
       flag("--chat", &options->chat),
+      flag("--embed", &options->embed),
+      {"--prompt-name", "", true,
+       [options](const std::string&, const std::string& text) {
+         options->prompt_name = text;
+         return Status();
+       }},
       flag("--verify", &options->verify),
       flag("--version", &options->version),
       {"--help", "-h", false,
@@ -279,7 +285,14 @@ const Option* find(const std::vector<Option>& options, std::string_view name) {
 Status check(const Options& options) {
   const std::string hint = ": --help lists the options";
   if (options.model.empty()) return Status::error("no model was given: pass a .pte file" + hint);
-  if (!options.prompt && !options.chat && !options.verify) {
+  if (options.embed && options.chat) {
+    return Status::error("--embed and --chat contradict each other: pass one of them" + hint);
+  }
+  if (options.prompt_name && !options.embed) {
+    return Status::error(
+        "--prompt-name has no effect without --embed: add --embed, or leave it out");
+  }
+  if (!options.prompt && !options.chat && !options.embed && !options.verify) {
     return Status::error("no prompt was given: pass -p TEXT, which may be empty, or --chat" + hint);
   }
   if (!options.system.empty() && !options.chat) {
