@@ -1,4 +1,5 @@
-"""Running a `.pte` from Python: `Runner("model.pte").generate("Once upon a time")`."""
+"""Running a `.pte` from Python: `Runner("model.pte").generate("Once upon a time")`, or, of any
+other module, `Program("module.pte")(array)`."""
 
 from runtime.answer_options import AnswerOptions
 from runtime.binding.logprobs import TokenLogprob
@@ -6,6 +7,7 @@ from runtime.chat import Chat
 from runtime.engine import Engine
 from runtime.errors import RunnerError
 from runtime.generation import Generation
+from runtime.program import Program, Size, TensorSpec
 from runtime.recording import Recording
 from runtime.runner import Runner
 from runtime.tool_chat import Reply, ask
@@ -15,10 +17,13 @@ __all__ = [
     "Chat",
     "Engine",
     "Generation",
+    "Program",
     "Recording",
     "Reply",
     "Runner",
     "RunnerError",
+    "Size",
+    "TensorSpec",
     "TokenLogprob",
     "ask",
 ]
