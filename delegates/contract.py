@@ -29,7 +29,6 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.limits import Limits
-from delegates.passes.exact import Decompositions
 from delegates.to_executorch import Lowered
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ class ModulePart:
         backend: ExecuTorch's name of it.
         partitioner: ExecuTorch's, which chooses the nodes.
         reasons: why it left nodes, by their names; filled while it chooses.
-        decompositions: of the captured program, in place of operators that it computes wrongly.
         rewrite: changes the captured program in place.
         transforms: passes over the edge program.
     """
@@ -89,7 +87,6 @@ class ModulePart:
     backend: str
     partitioner: Any
     reasons: Mapping[str, str] = field(default_factory=dict)
-    decompositions: Decompositions = field(default_factory=dict)
     rewrite: Callable[[ExportedProgram], None] = _leaves_as_is
     transforms: Sequence[Any] = ()
 

@@ -118,8 +118,7 @@ def _partitioned(
 ) -> "EdgeProgramManager":
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    more = {key: value for part in parts.values() for key, value in part.decompositions.items()}
-    exact = compute_exactly(program, more)
+    exact = compute_exactly(program)
     for part in parts.values():
         part.rewrite(exact)
     drop_checks(exact)

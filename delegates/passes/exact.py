@@ -13,8 +13,6 @@ from torch.export import ExportedProgram
 
 from delegates.passes.weights import copy_graph
 
-Decompositions = Mapping[Any, Callable[..., Any]]
-
 _aten = torch.ops.aten
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -118,15 +116,7 @@ def _in_float32(operator: Any) -> Callable[..., Any]:
     return decomposed
 
 
-def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """For delegates that compute the exact form for any `approximate`."""
-    if approximate != "tanh":
-        return NotImplemented
-    cubed = x * x * x
-    return 0.5 * x * (1.0 + torch.tanh(0.7978845608028654 * (x + 0.044715 * cubed)))
-
-
-EXACT: Decompositions = {
+EXACT: Mapping[Any, Callable[..., Any]] = {
     _aten.layer_norm.default: _layer_norm,
     _aten.group_norm.default: _group_norm,
     _aten.instance_norm.default: _instance_norm,
@@ -140,17 +130,14 @@ EXACT: Decompositions = {
         for operator in (packet.default, packet.dim, packet.correction)
     },
 }
-EXACT_GELU: Decompositions = {_aten.gelu.default: _gelu}
 
 
-def compute_exactly(
-    program: ExportedProgram, more: Decompositions | None = None
-) -> ExportedProgram:
-    """Returns a captured program with the operators of EXACT, and of `more`, decomposed, and all
-    tensors row by row."""
+def compute_exactly(program: ExportedProgram) -> ExportedProgram:
+    """Returns a captured program with the operators of EXACT decomposed, and all tensors row by
+    row."""
     copied = copy_graph(program)
     _make_row_by_row(copied)
-    return copied.run_decompositions({**EXACT, **(more or {})})
+    return copied.run_decompositions(dict(EXACT))
 
 
 def _make_row_by_row(program: ExportedProgram) -> None:

@@ -9,11 +9,11 @@ from torch.fx import Node
 
 from delegates.contract import ModulePart, ModuleRun
 from delegates.executorch_runtime import open_module
-from delegates.passes.exact import EXACT_GELU
 from delegates.passes.nan import odd_constants
 from delegates.passes.quantized import expand_linears
 from delegates.passes.weights import weights_not_copied
 from delegates.xnnpack.faults import fault
+from delegates.xnnpack.gelu import rewrite_gelu
 from delegates.xnnpack.reasons import noted_reasons
 
 
@@ -27,10 +27,11 @@ def module_part(program: ExportedProgram) -> Iterator[ModulePart]:
     with weights_not_copied(XnnpackBackend), noted_reasons() as reasons:
         for config in partitioner.target_partitioner_configs.values():
             config.check_constraints = _without_faults(config.check_constraints, odd, reasons)
-        yield ModulePart(XnnpackBackend.__name__, partitioner, reasons, EXACT_GELU, _expand_linears)
+        yield ModulePart(XnnpackBackend.__name__, partitioner, reasons, _rewrite)
 
 
-def _expand_linears(program: ExportedProgram) -> None:
+def _rewrite(program: ExportedProgram) -> None:
+    rewrite_gelu(program)
     expand_linears(program)
 
 
