@@ -110,9 +110,12 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
         a, b: the runs of either side, of one program each.
     """
     phases, notes = [], _conditions(a, b)
+    of_tensors = any(profile.calls_of(Phase.RUN) for profile in (*a, *b))
     for phase in Phase:
         runs_a = [profile.calls_of(phase) for profile in a]
         runs_b = [profile.calls_of(phase) for profile in b]
+        if (phase is Phase.RUN) != of_tensors:
+            continue
         if phase is Phase.PREFILL and _tokens(runs_a) != _tokens(runs_b):
             notes.append(
                 f"prefill is not compared: {_said(runs_a)} in A, {_said(runs_b)} in B; record both "
@@ -163,7 +166,7 @@ def _usual(runs: Sequence[Sequence[Call]]) -> float:
 
 def _absent(phase: Phase, a: Sequence[Profile], b: Sequence[Profile]) -> str:
     """The sentence on runs that have no calls of a phase."""
-    others = [other for other in Phase if other is not phase]
+    others = [other for other in Phase if other not in (phase, Phase.RUN)]
     held = [
         f"{profile.etdump} holds only "
         + " and ".join(f"{other} ({len(profile.calls_of(other))})" for other in others)

@@ -32,7 +32,7 @@ _EXECUTE = "Method::execute"
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 _KERNEL_PREFIX = "native_call_"
 _MOST_THREADS = 256  # of a team; more is damage
-_BLOCK = re.compile(r"(prefill|decode) (\d+)")
+_BLOCK = re.compile(r"(prefill|decode|run) (\d+)")
 _DROPPED = re.compile(r"dropped (\d+)")
 _FACT = re.compile(r"fact (\w+) (.*)", re.DOTALL)
 _NUMBERED = re.compile(r"(.*) #(\d+)")
@@ -214,7 +214,8 @@ class _Reader:
     def _phase(self, index: int, run: Run) -> tuple[Phase, int | None]:
         named = _BLOCK.fullmatch(run.name)
         if named:
-            return Phase(named[1]), int(named[2])
+            phase = Phase(named[1])
+            return phase, None if phase is Phase.RUN else int(named[2])
         rows = Counter[int | str]()
         for item in run.records:
             if item.delegate_debug_id is not None and len(item.metadata) == _WORK.size:

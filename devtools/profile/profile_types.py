@@ -26,6 +26,7 @@ class Phase(StrEnum):
 
     PREFILL = "prefill"
     DECODE = "decode"
+    RUN = "run"  # of a program of tensors
 
 
 @dataclass(frozen=True)

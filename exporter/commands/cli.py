@@ -25,6 +25,7 @@ Examples:
   python -m exporter llama3 --checkpoint DIR --max-size 700MB --out model.pte
   python -m exporter llama3 --explain
   python -m exporter llama3 --delegate coreml,cpu --out model.pte
+  python -m exporter module.py:make --out module.pte
   python -m exporter --inspect model.pte
 """
 
@@ -139,7 +140,9 @@ def main(request: Request) -> None:
 
     MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, a GGUF file,
     or a hub id. llama3 without --checkpoint is a small model in the package. With --checkpoint,
-    MODEL can be left out.
+    MODEL can be left out. FILE.py:FUNCTION exports any other module: the function returns a
+    torch.nn.Module and example inputs, optionally dynamic_shapes and calibration inputs. A module
+    has --quant none (the default), int8 or int4, and --delegate xnnpack (the default).
     """
     nothing = request.model is None and request.checkpoint is None
     if request.inspect is not None:
@@ -164,6 +167,11 @@ def main(request: Request) -> None:
         raise click.UsageError(
             "Name a MODEL such as llama3, a checkpoint with --checkpoint, or a file with --inspect."
         )
+    if request.model is not None and _names_module(request.model):
+        from exporter.commands.module import run_module
+
+        run_module(request, _options_given())
+        return
     mixes = request.bits is not None or request.max_size is not None
     if request.head_bits is not None and mixes:
         raise click.UsageError(
@@ -194,3 +202,20 @@ def main(request: Request) -> None:
     from exporter.commands.export import run_export
 
     run_export(request, request.out)
+
+
+def _names_module(model: str) -> bool:
+    from exporter.errors import ExportError
+    from exporter.module.source_name import source_name
+
+    try:
+        return source_name(model) is not None
+    except ExportError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _options_given() -> set[str]:
+    """The names of the parameters that the command line has."""
+    context = click.get_current_context()
+    given = click.core.ParameterSource.COMMANDLINE
+    return {name for name in context.params if context.get_parameter_source(name) is given}
