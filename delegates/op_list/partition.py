@@ -24,8 +24,8 @@ from delegates.op_list.rows import Rows
 INDEX = "index"  # the compile spec that numbers the calls
 
 _KNOWN = (
-    "it computes embeddings, RMSNorm, linears, attention, short convolutions, the gated delta "
-    "rule, rotations, sums, products, GLUs and activations"
+    "it computes embeddings, RMSNorm, LayerNorm, linears, attention, short convolutions, the gated "
+    "delta rule, rotations, sums, products, GLUs and activations"
 )
 
 _IDLE = View, SelectLast  # a call of nothing else computes nothing

@@ -40,7 +40,12 @@ _MOVING = {
     "split_with_sizes_copy",
     "_to_copy",
 }
-_PLAIN_WORDS = {"update_cache": "cache", "_local_scalar_dense": "item", "sym_size": "size"}
+_PLAIN_WORDS = {
+    "update_cache": "cache",
+    "native_layer_norm": "norm",
+    "_local_scalar_dense": "item",
+    "sym_size": "size",
+}
 
 
 @dataclass(frozen=True)

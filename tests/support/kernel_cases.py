@@ -19,6 +19,8 @@ CASES = {
     "kernel_elementwise_test": [
         "rms_norm",
         "plain_norm",
+        "layer_norm",
+        "layer_norm_of_no_numbers",
         "rope",
         "activations",
         "activation_ends",

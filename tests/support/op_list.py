@@ -108,6 +108,14 @@ class OpList:
         weight = self._floats(kind["weight"]) if "weight" in kind else np.float32(1)
         return norm(heads, weight, kind["eps"]).reshape(x.shape)
 
+    def _layernorm(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        x = slots[kind["input"]]
+        heads = x.reshape(len(x), kind["num_heads"], -1)
+        centered = heads - heads.mean(axis=-1, keepdims=True)
+        weight = self._floats(kind["weight"]) if "weight" in kind else np.float32(1)
+        bias = self._floats(kind["bias"]) if "bias" in kind else np.float32(0)
+        return (norm(centered, weight, kind["eps"]) + bias).reshape(x.shape)
+
     def _elementwise(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
         x, number = slots[kind["input"]], np.float32(kind["number"])
         match kind["function"]:

@@ -11,6 +11,7 @@ from delegates.op_list.ops import (
     embedding,
     experts,
     glu,
+    layer_norm,
     linear,
     low_rank,
     norm,
@@ -27,6 +28,7 @@ from delegates.op_list.ops.elementwise import Elementwise, Function
 from delegates.op_list.ops.embedding import Embedding
 from delegates.op_list.ops.experts import Experts
 from delegates.op_list.ops.glu import Glu
+from delegates.op_list.ops.layer_norm import LayerNorm
 from delegates.op_list.ops.linear import Linear
 from delegates.op_list.ops.norm import Norm, NormWeight
 from delegates.op_list.ops.op import Cache, Field, Floats, Matcher, Op, Places, State, Values
@@ -50,10 +52,11 @@ KINDS: tuple[type[Op], ...] = (
     Delta,
     SharedAttention,
     Columns,
+    LayerNorm,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
-    *(elementwise, glu, select_last, experts, shared_attention, columns),
+    *(elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
 )
 
 
@@ -80,6 +83,7 @@ __all__ = [
     "Floats",
     "Function",
     "Glu",
+    "LayerNorm",
     "Linear",
     "Norm",
     "NormWeight",

@@ -103,6 +103,7 @@ class Op:
     READS: ClassVar[tuple[str, ...]] = ()  # the fields that hold the rows it reads
     IN_PLACE: ClassVar[tuple[str, ...]] = ()  # those of them that its output may overwrite
     ONE_ROW: ClassVar[bool] = False  # whether it computes one row of many
+    VERSION: ClassVar[int] = 6  # of the first program that had it
     # The fields that hold its matrices, and what the name of each adds to the op's.
     MATRICES: ClassVar[Mapping[str, str]] = {}
 

@@ -10,6 +10,7 @@
 #include "delegate/ops/embedding.h"
 #include "delegate/ops/experts.h"
 #include "delegate/ops/glu.h"
+#include "delegate/ops/layer_norm.h"
 #include "delegate/ops/linear.h"
 #include "delegate/ops/norm.h"
 #include "delegate/ops/rotate.h"
@@ -19,8 +20,8 @@
 namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
-using OpKind =
-    std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
-                 SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp>;
+using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
+                            GluOp, SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp,
+                            SharedAttentionOp, ColumnsOp, LayerNormOp>;
 
 }  // namespace thimble::cpu

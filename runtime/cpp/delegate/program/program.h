@@ -18,7 +18,8 @@
 
 namespace thimble::cpu {
 
-inline constexpr uint32_t kProgramVersion = 6;  ///< the one that is read
+/// Those that are read. Each has all that the ones before have.
+inline constexpr uint32_t kFirstProgramVersion = 6, kProgramVersion = 7;
 
 struct Weight {
   std::string key;

@@ -43,7 +43,7 @@ typedef struct {
   int32_t huge_pages; /* not 0: weights are copied into huge pages where the system has them */
 } thimble_session_options;
 
-/// The version of the delegate's programs that this runtime can read.
+/// The newest version of the delegate's programs that this runtime can read.
 THIMBLE_SESSION_API int32_t thimble_program_version(void);
 
 /// Opens a session and writes its id, above 0, to `session`.

@@ -10,8 +10,8 @@ namespace thimble::test {
 /// A decoder of what the op list allows beyond a Llama: a scaled embedding, norms before and after,
 /// with a weight and without, a window, a soft cap and sinks in one of two layers, two rotary
 /// tables, gates by gelu, attention to the keys and values of both layers, some columns of a
-/// linear, a soft cap on the logits. Told in one op for each step, or fused as far as it goes: the
-/// same numbers, and the same bits.
+/// linear, layer norms of rows and of heads, a soft cap on the logits. Told in one op for each
+/// step, or fused as far as it goes: the same numbers, and the same bits.
 class GeneralModel : public ProgramBuilder {
  public:
   static constexpr size_t kHidden = 36, kHeads = 6, kKeyValueHeads = 3, kHeadDim = 12;
@@ -30,6 +30,9 @@ class GeneralModel : public ProgramBuilder {
     add_shared_attention(0, kWindow);
     add_shared_attention(1, 0);
     add_columns();
+    add_op(cpu::LayerNormOp{hidden_, hidden_, add_floats(kHidden, 1, 0.2f),
+                            add_floats(kHidden, 0, 0.5f), kEps, 1});
+    add_op(cpu::LayerNormOp{hidden_, hidden_, {}, {}, kEps, 2});
     const cpu::Floats norm = add_floats(kHidden, 1, 0.2f);
     const uint32_t head = add_weight(reals(kVocabulary * kHidden, 0.2f), kHidden);
     const uint32_t logits = add_slot(kVocabulary);
