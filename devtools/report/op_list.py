@@ -53,6 +53,7 @@ _KINDS = {
     12: _Kind("shared_attention", (0,), 1),
     13: _Kind("columns", (0,), 1),
     14: _Kind("layer_norm", (0,), 1),
+    15: _Kind("xielu", (0,), 1),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),

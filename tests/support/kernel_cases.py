@@ -21,6 +21,7 @@ CASES = {
         "plain_norm",
         "layer_norm",
         "layer_norm_of_no_numbers",
+        "xielu",
         "rope",
         "activations",
         "activation_ends",

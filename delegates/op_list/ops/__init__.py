@@ -19,6 +19,7 @@ from delegates.op_list.ops import (
     select_last,
     shared_attention,
     view,
+    xielu,
 )
 from delegates.op_list.ops.attention import Attention
 from delegates.op_list.ops.columns import Columns
@@ -36,6 +37,7 @@ from delegates.op_list.ops.rotate import Rotate, Rotation
 from delegates.op_list.ops.select_last import SelectLast
 from delegates.op_list.ops.shared_attention import SharedAttention
 from delegates.op_list.ops.view import View
+from delegates.op_list.ops.xielu import Xielu
 
 # In the order of the schema's union Kind, which counts from 1.
 KINDS: tuple[type[Op], ...] = (
@@ -53,10 +55,11 @@ KINDS: tuple[type[Op], ...] = (
     SharedAttention,
     Columns,
     LayerNorm,
+    Xielu,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
-    *(elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
+    *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
 )
 
 
@@ -96,5 +99,6 @@ __all__ = [
     "State",
     "Values",
     "View",
+    "Xielu",
     "matchers",
 ]

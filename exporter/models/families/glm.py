@@ -43,7 +43,7 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
 
 def in_halves(spec: DecoderSpec, name: str) -> Stored:
     """Rows of queries and keys are stored in the order of pairs that rotate together."""
-    rotary = spec.attentions[0].rotary
+    rotary = next(iter(spec.rotary_tables), None)
     if rotary is None or name.split(".")[-2] not in ("q_proj", "k_proj"):
         return Stored((name,))
     return Stored((name,)).from_pairs(rotary.head_dim, rotary.leading)

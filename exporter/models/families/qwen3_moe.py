@@ -34,12 +34,15 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     number = count(fields, "num_hidden_layers")
     kinds = [SLIDING if slides else FULL] * number
     pairs = zip(*(windowed(fields, layer, kinds) for layer in (dense, sparse)), strict=True)
-    step, only_dense = count(fields, "decoder_sparse_step"), _mlp_only(fields, number)
-    layers = [
-        pair[(index + 1) % step == 0 and index not in only_dense]
-        for index, pair in enumerate(pairs)
-    ]
-    return decoder(fields, layers)
+    chosen = zip(pairs, sparse_layers(fields), strict=True)
+    return decoder(fields, [pair[is_sparse] for pair, is_sparse in chosen])
+
+
+def sparse_layers(fields: Mapping[str, Any]) -> list[bool]:
+    """Returns, for each layer, whether it has experts."""
+    number, step = (count(fields, name) for name in ("num_hidden_layers", "decoder_sparse_step"))
+    dense = _mlp_only(fields, number)
+    return [(index + 1) % step == 0 and index not in dense for index in range(number)]
 
 
 def _mlp_only(fields: Mapping[str, Any], layers: int) -> list[int]:

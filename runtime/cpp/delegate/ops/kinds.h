@@ -16,12 +16,13 @@
 #include "delegate/ops/rotate.h"
 #include "delegate/ops/select_last.h"
 #include "delegate/ops/shared_attention.h"
+#include "delegate/ops/xielu.h"
 
 namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
 using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
                             GluOp, SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp,
-                            SharedAttentionOp, ColumnsOp, LayerNormOp>;
+                            SharedAttentionOp, ColumnsOp, LayerNormOp, XieluOp>;
 
 }  // namespace thimble::cpu
