@@ -247,6 +247,7 @@ class DelegateCall:
         return Operation(
             op.name,
             type(op),
+            op.version,
             op.fields(self),
             debug_id,
             debug_id if prepare_id is None else prepare_id,

@@ -76,7 +76,7 @@ def _other_steps(spec: DecoderSpec) -> list[str]:
         "queries that have a rotary table of their own": any(
             mixer.query_rotary is not None for mixer in spec.attentions
         ),
-        "attention with a gate": any(mixer.gated for mixer in spec.attentions),
+        "attention with a gate": any(mixer.gate is not None for mixer in spec.attentions),
     }
     return [step for step, is_there in found.items() if is_there]
 

@@ -168,7 +168,8 @@ class BlockSolver:
             for target, x, shard_inputs in zip(
                 reference.shards[shard], hidden, inputs[shard], strict=True
             ):
-                yield target - x if bias is None else target - x - bias, inputs_of(shard_inputs)
+                added = self.block.after(target) - self.block.before(x)
+                yield added if bias is None else added - bias, inputs_of(shard_inputs)
 
         products = self.streams.total(
             residual_products(pairs(shard), weight) for shard in range(len(inputs))
