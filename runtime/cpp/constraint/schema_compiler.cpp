@@ -156,9 +156,8 @@ Result<std::optional<Program>> SchemaCompiler::program_of(const Json& schema,
   SchemaCompiler compiler(document_, &grammar, &*layout, nullptr, nesting_ + 1);
   const Result<Grammar::Node> node = compiler.compile(schema, path);
   if (!node.ok()) return node.status();
-  Result<Program> program = compile_program(grammar, *node);
-  if (!program.ok()) return std::optional<Program>();
-  return std::optional<Program>(std::move(*program));
+  Result<std::optional<Program>> program = compile_texts(grammar, *node);
+  return program.ok() ? program : error_at(path, program.message());
 }
 
 Result<Grammar::Node> SchemaCompiler::of_type(const std::string& type, const Json& schema,

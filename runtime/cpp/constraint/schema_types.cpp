@@ -188,9 +188,10 @@ Result<CountedText::Shared> SchemaCompiler::lengths_of(const std::vector<StringP
                                            ? strings.any_content()
                                            : strings.content(parts[i].first, parts[i].second);
     if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
-    Result<Program> program = compile_program(grammar, *node);
-    if (!program.ok()) return CountedText::Shared();
-    programs.push_back({std::move(*program), false});
+    Result<std::optional<Program>> program = compile_texts(grammar, *node);
+    if (!program.ok()) return error_at(path, program.message());
+    if (!program->has_value()) return CountedText::Shared();
+    programs.push_back({std::move(**program), false});
   }
   Program characters = std::move(programs.back().program);
   programs.pop_back();
