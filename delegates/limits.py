@@ -55,15 +55,15 @@ def any_features(values: Sequence[frozenset[Feature]]) -> frozenset[Feature]:
 
 def any_widths(values: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """5 and 6 bits only if all support them, because one that does not refuses the program."""
-    widths = dict.fromkeys(bits for each in values for bits in each)
+    widths = dict.fromkeys(bits for choice in values for bits in choice)
     return tuple(
-        bits for bits in widths if bits not in (5, 6) or all(bits in each for each in values)
+        bits for bits in widths if bits not in (5, 6) or all(bits in choice for choice in values)
     )
 
 
 def first_missing(values: Sequence[Callable[[], str | None]]) -> Callable[[], str | None]:
     """A file must not depend on the machine that writes it, so all must be installed."""
-    return lambda: next((said for missing in values if (said := missing())), None)
+    return lambda: next((sentence for missing in values if (sentence := missing())), None)
 
 
 def all_check(values: Sequence[Callable[[], bool]]) -> Callable[[], bool]:

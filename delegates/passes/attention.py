@@ -119,8 +119,8 @@ def positions_of(program: ExportedProgram) -> Positions:
     with graph.inserting_before(start.next):
         seq_len = call_like(start, _aten.sym_size.int, tokens, 1)
         steps = call_like(start, _aten.arange.default, seq_len)
-        each = call_like(start, _aten.add.Tensor, steps, start)
-    return Positions(start, seq_len, each)
+        expected = call_like(start, _aten.add.Tensor, steps, start)
+    return Positions(start, seq_len, expected)
 
 
 def gather_rope(program: ExportedProgram, positions: Positions) -> int:

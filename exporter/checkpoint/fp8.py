@@ -83,16 +83,16 @@ class Fp8Weights:
             if weights.dtype(name) not in _TYPES or not name.endswith(".weight"):
                 continue
             module = name.removesuffix("weight")
-            found = [module + scale for scale in _SCALES if module + scale in self._shapes]
-            if not found:
+            names = [module + scale for scale in _SCALES if module + scale in self._shapes]
+            if not names:
                 raise ExportError(f"{path}: {name} has no {' or '.join(_SCALES)} beside it.")
-            scales = self._shapes[found[0]]
+            scales = self._shapes[names[0]]
             if not self._fits(shape, scales):
                 raise ExportError(
-                    f"{path}: {found[0]} {scales} does not fit {name} {shape} in blocks of "
+                    f"{path}: {names[0]} {scales} does not fit {name} {shape} in blocks of "
                     f"{block}; download the files again."
                 )
-            self._scales[name] = found[0]
+            self._scales[name] = names[0]
         for name in self._scales:
             module = name.removesuffix("weight")
             for other in (*_SCALES, *_OF_ACTIVATIONS):
@@ -125,5 +125,5 @@ class Fp8Weights:
     def _fits(self, shape: tuple[int, ...], scales: tuple[int, ...]) -> bool:
         if len(shape) != 2:
             return False
-        blocks = tuple(-(-size // each) for size, each in zip(shape, self._block, strict=True))
+        blocks = tuple(-(-size // length) for size, length in zip(shape, self._block, strict=True))
         return scales in ((), (1,), (1, 1), shape[:1], (shape[0], 1), blocks)

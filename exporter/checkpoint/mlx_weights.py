@@ -55,10 +55,10 @@ class MlxWeights:
             columns = shape[-1] * _WORD // bits
             groups = (*shape[:-1], columns // group_size)
             for part in ("scales", "biases"):
-                found = stored.get(f"{module}.{part}")
-                if found != groups or columns % group_size or len(shape) != 2:
+                actual = stored.get(f"{module}.{part}")
+                if actual != groups or columns % group_size or len(shape) != 2:
                     raise ExportError(
-                        f"{path}: {module}.{part} is {found}, where {name} of {bits} bits in "
+                        f"{path}: {module}.{part} is {actual}, where {name} of {bits} bits in "
                         f"groups of {group_size} needs {groups}; download the files again."
                     )
                 del self._shapes[f"{module}.{part}"]

@@ -68,18 +68,18 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
     if torchtune.has_weights(directory) and not hugging_face.has_weights(directory):
         tuned = torchtune.open_weights(directory, config)
         return Checkpoint(config, directory, name, tuned, family)
-    found = hugging_face.open_weights(directory)
-    tensors = len(found.shapes())
+    opened = hugging_face.open_weights(directory)
+    tensors = len(opened.shapes())
     if config.num_hidden_layers > tensors:  # a million layers would take long to compare
         raise ExportError(
             f"{directory / 'config.json'} has num_hidden_layers {config.num_hidden_layers}, but "
             f"{name} has only {tensors} tensors in all; take config and weights from the same "
             "model."
         )
-    if found.part.is_nested and HEAD not in found.shapes():
+    if opened.part.is_nested and HEAD not in opened.shapes():
         config = replace(config, tie_word_embeddings=True)
-    floats = _unpacked(found, directory)
-    return Checkpoint(config, directory, name, floats, family, found.part.left_out)
+    floats = _unpacked(opened, directory)
+    return Checkpoint(config, directory, name, floats, family, opened.part.left_out)
 
 
 def _unpacked(stored: Weights, directory: Path) -> Weights:

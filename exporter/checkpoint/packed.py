@@ -114,11 +114,11 @@ class UnpackedWeights:
         """Returns the shape that is stored beside the words, whose last one may not be full."""
         if SHAPE not in parts:
             return shape
-        said = tuple(self._weights.tensor(parts[SHAPE]).tolist())
+        declared = tuple(self._weights.tensor(parts[SHAPE]).tolist())
         spare = WORD // self._packings[name].bits
-        if len(said) != 2 or said[0] != shape[0] or not 0 <= shape[1] - said[1] < spare:
-            raise ValueError(f"{SHAPE} says {said}, and {shape} are stored")
-        return said
+        if len(declared) != 2 or declared[0] != shape[0] or not 0 <= shape[1] - declared[1] < spare:
+            raise ValueError(f"{SHAPE} says {declared}, and {shape} are stored")
+        return declared
 
     def _grid(self, name: str) -> Grid:
         parts, packing = self._parts[name], self._packings[name]

@@ -76,7 +76,7 @@ def _other_steps(spec: DecoderSpec) -> list[str]:
         "queries that have a rotary table of their own": any(
             mixer.query_rotary is not None for mixer in spec.attentions
         ),
-        "attention with a gate": any(mixer.gated for mixer in spec.attentions),
+        "attention with a gate": any(mixer.gate is not None for mixer in spec.attentions),
     }
     return [step for step, is_there in found.items() if is_there]
 
@@ -86,13 +86,13 @@ def _needs_of_mixer(mixer: Mixer) -> list[Need]:
         return [Need(Feature.CONVOLUTIONS)]
     if isinstance(mixer, DeltaSpec):
         return [Need(Feature.DELTA_RULES)]
-    found = {
+    features = {
         Feature.WINDOWS: mixer.window,
         Feature.SOFT_CAPS: mixer.soft_cap,
         Feature.SINKS: mixer.sinks or None,
         Feature.SHARED_CACHES: mixer.shares,
     }
-    return [Need(feature, value) for feature, value in found.items() if value is not None]
+    return [Need(feature, value) for feature, value in features.items() if value is not None]
 
 
 def check_adapters(options: ExportOptions) -> None:

@@ -100,10 +100,10 @@ class _Config:
             raise self._wrong(name, value, "a token id, a list of them, or null")
         return ids
 
-    def _wrong(self, name: str, value: object, wanted: str) -> TokenizerError:
+    def _wrong(self, name: str, value: object, expected: str) -> TokenizerError:
         return TokenizerError(
-            f"{self.path}: {name} is {reprlib.repr(value)}; it must be {wanted}: download the file "
-            "again."
+            f"{self.path}: {name} is {reprlib.repr(value)}; it must be {expected}: download "
+            "the file again."
         )
 
 

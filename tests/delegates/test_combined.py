@@ -13,8 +13,8 @@ import torch
 from support.cpu_models import ARCHITECTURES, CONTEXT
 from support.decoder_specs import SMALL, varied
 from support.exported import Quiet, feed
+from support.families.gemma4_text import GEMMA4
 from support.family_models import Case, reference_model
-from support.gemma4_configs import GEMMA4
 from support.small_models import quantized_model, random_model
 from torch import Tensor, nn
 
@@ -304,7 +304,7 @@ def gemma4(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("gemma4")
     shape = {**GEMMA4, "hidden_activation": "silu", "vocab_size": 4096}
     tables = {"vocab_size_per_layer_input": 4096, "max_position_embeddings": 512}
-    reference_model(Case("Gemma4Text", "shared", {**shape, **tables})).save_pretrained(directory)
+    reference_model(Case("gemma4_text", "shared", {**shape, **tables})).save_pretrained(directory)
     (directory / "tokenizer.json").symlink_to(EMBEDDED / "tokenizer.json")
     return directory
 

@@ -170,7 +170,7 @@ def odd_mlp(monkeypatch: pytest.MonkeyPatch) -> Iterator[CausalLM]:
     [
         (
             "cpu",
-            "cpu: the delegate has no erf; it computes embeddings, RMSNorm, linears, attention",
+            "cpu: the delegate has no erf; it computes embeddings, RMSNorm, LayerNorm, linears",
         ),
         ("xnnpack", "xnnpack does not take it"),
     ],
