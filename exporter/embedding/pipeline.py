@@ -1,7 +1,7 @@
 """From an encoder's checkpoint to a `.pte` of embeddings: the complete export, in order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,7 +20,7 @@ from exporter.embedding.quality import (
     held_out_sentences,
     require_quality,
 )
-from exporter.embedding.quantize import load_quantized, require_scheme
+from exporter.embedding.quantize import load_quantized, stored_scheme
 from exporter.embedding.settings import EmbeddingSettings, read_settings
 from exporter.embedding.text import TextReader, open_tokenizer
 from exporter.errors import ExportError
@@ -80,7 +80,7 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
     _require_delegate(options.delegate)
-    require_scheme(options.scheme)
+    options = replace(options, scheme=stored_scheme(options.scheme))
     check_outputs(options.out, options.etrecord, [options.directory])
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         checkpoint = open_encoder(options.directory)
