@@ -12,12 +12,23 @@ from click.testing import CliRunner
 from support.encoder_models import LONGEST, TEXTS, reference, save_bert, write
 from support.real_models import minilm
 from torch.nn import functional as F
-from transformers import AutoModel, AutoTokenizer, BertModel
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
 
+from exporter.checkpoint.encoder import open_encoder
 from exporter.commands.cli import main
 from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
+from exporter.models.encoder import EmbeddingModel
+from exporter.models.encoder_spec import EmbeddingSpec
 from quant.scheme import Scheme
 from runtime import Embedder, RunnerError
 
@@ -126,6 +137,39 @@ def test_minilm(tmp_path: Path, cpp_build: Path) -> None:
     quality = export_embedding(EmbeddingOptions(directory, out, Scheme("rtn8"))).quality
     assert quality is not None and quality.sentences == 200
     assert quality.cosine_worst >= 0.9965 and quality.cosine_mean >= 0.998
+
+
+@pytest.mark.parametrize(
+    ("config_class", "fields"),
+    [
+        (BertConfig, {}),
+        (BertConfig, {"hidden_act": "gelu_new", "type_vocab_size": 1, "layer_norm_eps": 1e-3}),
+        (BertConfig, {"hidden_act": "relu", "num_attention_heads": 1}),
+        (RobertaConfig, {"pad_token_id": 1}),
+        (XLMRobertaConfig, {"pad_token_id": 0}),
+    ],
+)
+def test_hidden_states_are_those_of_transformers(
+    config_class: type[BertConfig], fields: dict[str, object], tmp_path: Path
+) -> None:
+    """Also where the weights are those of a model with a head, below a name of their own."""
+    sizes = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
+    sizes |= {"vocab_size": 50, "intermediate_size": 40, "max_position_embeddings": 30}
+    torch.manual_seed(1)
+    theirs = AutoModelForMaskedLM.from_config(config_class(**{**sizes, **fields})).eval()
+    for parameter in theirs.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    theirs.save_pretrained(tmp_path)
+    checkpoint = open_encoder(tmp_path)
+    model = EmbeddingModel(checkpoint.config, EmbeddingSpec("last", False)).eval()
+    checkpoint.check(model)
+    checkpoint.load_into(model, "")
+    with torch.no_grad():
+        for length in (1, 2, checkpoint.config.max_seq_len):
+            tokens = torch.randint(3, 50, (2, length))
+            wanted = theirs.base_model(tokens).last_hidden_state
+            assert (model.model(tokens) - wanted).abs().max() < 1e-5
+            assert torch.equal(model(tokens), model.model(tokens)[:, -1])
 
 
 def config(**fields: object) -> Break:
