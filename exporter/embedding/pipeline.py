@@ -10,6 +10,7 @@ from torch.export import Dim, ExportedProgram, export
 
 from delegates import DelegationReport, get_delegate, load_program
 from delegates.to_executorch import Lowered
+from exporter.capture.program import end_traces_at_the_model
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.encoder import open_encoder
 from exporter.embedding.blob import EMBEDDING, write_blob
@@ -136,7 +137,10 @@ def capture(model: EmbeddingModel, rows: int) -> ExportedProgram:
     """Captures `forward(tokens (1, seq_len))` with seq_len in 1 .. rows, the most of a call."""
     model.eval().requires_grad_(False)
     dims = ({1: Dim("seq_len", min=1, max=rows)},)
-    return export(model, (torch.zeros(1, _EXAMPLE, dtype=torch.long),), dynamic_shapes=dims)
+    example = (torch.zeros(1, _EXAMPLE, dtype=torch.long),)
+    program = export(model, example, dynamic_shapes=dims)
+    end_traces_at_the_model(program)
+    return program
 
 
 def _require_delegate(name: str) -> None:

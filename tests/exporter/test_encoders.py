@@ -22,6 +22,7 @@ from transformers import (
     XLMRobertaConfig,
 )
 
+from devtools.profile import load_profile
 from exporter.checkpoint.encoder import open_encoder
 from exporter.commands.cli import main
 from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
@@ -105,6 +106,21 @@ def test_the_command_knows_an_encoder_and_stores_8_bits(
             torch.from_numpy(embedder.encode(TEXTS[:3])), reference(bert[1], list(TEXTS[:3]))
         )
         assert cosines.min() > 0.99
+
+
+def test_every_operator_has_a_line_of_the_model(
+    bert: tuple[Path, BertModel], tmp_path: Path, cpp_build: Path
+) -> None:
+    """Of several texts in a call, whose pooling and positions are recorded apart."""
+    out, etrecord, etdump = (tmp_path / name for name in ("m.pte", "m.etrecord", "run.etdp"))
+    export_embedding(EmbeddingOptions(bert[0], out, Scheme("rtn8"), etrecord=etrecord))
+    command = [cpp_build / "runner", out, "--embed", "--etdump", etdump]
+    subprocess.run(command, input="the cat\na mat\n", text=True, check=True, capture_output=True)
+    profile = load_profile(etdump, etrecord)
+    (call,) = profile.calls
+    assert call.seq_len == 8 and profile.coverage.events_resolved == profile.coverage.events
+    files = {line.file for event in call.events for line in event.lines}
+    assert files == {"exporter/models/encoder.py", "exporter/models/mlp.py"}
 
 
 def test_the_first_row_as_it_is(tmp_path: Path, cpp_build: Path) -> None:
