@@ -1,6 +1,6 @@
 """A finished `.pte` in the Python runtime that comes with ExecuTorch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -21,3 +21,15 @@ def open_program(path: Path) -> Callable[..., Tensor]:
         return module.run_method("forward", inputs)[0]
 
     return step
+
+
+def open_module(path: Path) -> Callable[[Sequence[Tensor]], Sequence[Tensor]]:
+    """Opens the `forward` of any program: from its inputs to its outputs, which are copies."""
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch
+
+    module = _load_for_executorch(str(path))
+
+    def run(inputs: Sequence[Tensor]) -> list[Tensor]:
+        return [output.clone() for output in module.run_method("forward", tuple(inputs))]
+
+    return run

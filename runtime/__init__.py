@@ -1,4 +1,5 @@
-"""Running a `.pte` from Python: `Runner("model.pte").generate("Once upon a time")`."""
+"""Running a `.pte` from Python: `Runner("model.pte").generate("Once upon a time")`, or, of any
+other module, `Program("module.pte")(array)`."""
 
 from runtime.answer_options import AnswerOptions
 from runtime.binding.logprobs import TokenLogprob
@@ -7,6 +8,7 @@ from runtime.embedder import Embedder, Embeddings
 from runtime.engine import Engine
 from runtime.errors import RunnerError
 from runtime.generation import Generation
+from runtime.program import Program, Size, TensorSpec
 from runtime.recording import Recording
 from runtime.runner import Runner
 from runtime.tool_chat import Reply, ask
@@ -18,10 +20,13 @@ __all__ = [
     "Embeddings",
     "Engine",
     "Generation",
+    "Program",
     "Recording",
     "Reply",
     "Runner",
     "RunnerError",
+    "Size",
+    "TensorSpec",
     "TokenLogprob",
     "ask",
 ]

@@ -47,11 +47,13 @@ class Operation:
     """An op in the form in which it is written.
 
     Attributes:
+        version: of the first program that had it.
         fields: what its kind's table holds, in the schema's order.
     """
 
     name: str
     kind: type[Op]
+    version: int
     fields: Sequence[Field]
     debug_id: int
     prepare_debug_id: int
@@ -97,7 +99,7 @@ def write_program(program: Program) -> bytes:
         builder.PrependUint32(width)
     slots = builder.EndVector()
     builder.StartObject(11)
-    version = max((item.kind.VERSION for item in program.operations), default=_FIRST_VERSION)
+    version = max((item.version for item in program.operations), default=_FIRST_VERSION)
     builder.PrependUint32Slot(0, version, 0)
     builder.PrependUOffsetTRelativeSlot(1, slots, 0)
     builder.PrependUOffsetTRelativeSlot(2, weights, 0)

@@ -151,14 +151,14 @@ class Checkpoint(Generic[Spec]):
             _complaint("not in the model", extra),
             _complaint("neither float32, float16 nor bfloat16", list(dict.fromkeys(mis_typed))),
         ]
-        found = [complaint for complaint in complaints if complaint]
-        if found:
+        sentences = [complaint for complaint in complaints if complaint]
+        if sentences:
             advice = "Take config and weights from the same model."
             if not (missing or mis_shaped or extra):
                 advice = "Save the weights in float32 or bfloat16."
             raise ExportError(
                 f"The weights of {self.name} do not fit its config ({self.config.model_type}, "
-                f"{self.config.num_hidden_layers} layers): {'; '.join(found)}. {advice}"
+                f"{self.config.num_hidden_layers} layers): {'; '.join(sentences)}. {advice}"
             )
         self._check_tie()
 

@@ -157,19 +157,19 @@ def _shards(directory: Path) -> list[Path]:
     for single in (SINGLE, PICKLED):
         stem, _, end = single.partition(".")
         named = {path.name for path in directory.glob(f"{stem}-*-of-*.{end}")}
-        found = [name for name in named if re.fullmatch(r".*-\d{5}-of-\d{5}\.\w+", name)]
-        if not found:
+        shards = [name for name in named if re.fullmatch(r".*-\d{5}-of-\d{5}\.\w+", name)]
+        if not shards:
             continue
-        count = max(int(name.partition("-of-")[2][:5]) for name in found)
-        wanted = [f"{stem}-{number:05d}-of-{count:05d}.{end}" for number in range(1, count + 1)]
-        absent = [name for name in wanted if name not in named]
+        count = max(int(name.partition("-of-")[2][:5]) for name in shards)
+        expected = [f"{stem}-{number:05d}-of-{count:05d}.{end}" for number in range(1, count + 1)]
+        absent = [name for name in expected if name not in named]
         if absent:
             raise ExportError(
                 f"{directory} lacks {len(absent)} of {count} files of weights: "
                 f"{', '.join(absent[:5])}{', ...' if len(absent) > 5 else ''}; download them as "
                 "well."
             )
-        return [directory / name for name in wanted]
+        return [directory / name for name in expected]
     return []
 
 

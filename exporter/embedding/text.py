@@ -66,9 +66,13 @@ def open_tokenizer(
             f"{spec.vocab_size}; take both from the same model."
         )
     source = find_tokenizer(directory)
-    library = load_library_tokenizer(
-        tokenizer_document(source, read_special_tokens(source.directory))
-    )
+    converted = tokenizer_document(source, read_special_tokens(source.directory))
+    if converted is None:
+        raise ExportError(
+            f"{source.path} has no tokens around a text, which embeddings need; add the model's "
+            "tokenizer.json."
+        )
+    library = load_library_tokenizer(converted[0])
     library.no_truncation()
     library.no_padding()
     library.encode_special_tokens = True

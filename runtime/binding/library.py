@@ -1,5 +1,5 @@
-"""libthimble for ctypes: the functions of runtime/cpp/c_interface/thimble.h and
-thimble_embedder.h."""
+"""libthimble for ctypes: the functions of thimble.h, thimble_embedder.h and thimble_program.h in
+runtime/cpp/c_interface."""
 
 import ctypes
 from functools import cache
@@ -58,6 +58,18 @@ class Token(ctypes.Structure):
         ("logprob", ctypes.c_double),
         ("text", ctypes.POINTER(ctypes.c_char)),
         ("size", ctypes.c_size_t),
+    ]
+
+
+class Tensor(ctypes.Structure):
+    """thimble_tensor."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("rank", ctypes.c_int32),
+        ("data", ctypes.c_void_p),
     ]
 
 
@@ -209,6 +221,17 @@ def _declare(lib: ctypes.CDLL) -> None:
             *(ctypes.POINTER(EmbeddingCounts), text, size),
         ),
         "embedder_free": (None, pointer),
+        "program_load": (pointer, text, load_options, text, size),
+        "program_signature": (text, pointer),
+        "program_run": (number, pointer, ctypes.POINTER(Tensor), size, text, size),
+        "program_outputs": (size, pointer),
+        "program_output": (number, pointer, size, ctypes.POINTER(Tensor), text, size),
+        "program_reset": (number, pointer, text, size),
+        "program_start_recording": (number, pointer, wide, wide, text, size),
+        "program_stop_recording": (
+            *(number, pointer, text, ctypes.POINTER(RecordingCounts), text, size),
+        ),
+        "program_free": (None, pointer),
     }
     for name, (result, *arguments) in functions.items():
         function = getattr(lib, f"thimble_{name}")

@@ -22,6 +22,7 @@ from delegates.op_list.ops import (
     select_last,
     shared_attention,
     view,
+    xielu,
 )
 from delegates.op_list.ops.attention import Attention
 from delegates.op_list.ops.columns import Columns
@@ -42,6 +43,7 @@ from delegates.op_list.ops.segment_attention import SegmentAttention
 from delegates.op_list.ops.select_last import SelectLast
 from delegates.op_list.ops.shared_attention import SharedAttention
 from delegates.op_list.ops.view import View
+from delegates.op_list.ops.xielu import Xielu
 
 # In the order of the schema's union Kind, which counts from 1.
 KINDS: tuple[type[Op], ...] = (
@@ -62,21 +64,22 @@ KINDS: tuple[type[Op], ...] = (
     Positions,
     SegmentAttention,
     Pool,
+    Xielu,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
-    *(elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
+    *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
     *(positions, segment_attention, pool),
 )
 
 
 def matchers() -> Mapping[str, Sequence[Matcher]]:
     """All matchers by the operator that a pattern ends in, the widest pattern first."""
-    found: dict[str, list[Matcher]] = {}
+    by_target: dict[str, list[Matcher]] = {}
     for module in _MODULES:
         for operator, some in module.MATCHERS.items():
-            found.setdefault(operator, []).extend(some)
-    return found
+            by_target.setdefault(operator, []).extend(some)
+    return by_target
 
 
 __all__ = [
@@ -109,5 +112,6 @@ __all__ = [
     "State",
     "Values",
     "View",
+    "Xielu",
     "matchers",
 ]

@@ -130,6 +130,11 @@ class Op:
         self.nodes = [*nodes, *self.nodes]
 
     @property
+    def version(self) -> int:
+        """Of the first program that had it."""
+        return self.VERSION
+
+    @property
     def label(self) -> str:
         """Its name in a message."""
         return type(self).__name__.lower()

@@ -21,7 +21,7 @@ def gate(ops: OpList, op: Op) -> Refused | None:
     """A product whose one factor is an activation: a GLU."""
     if not isinstance(op, Elementwise) or op.function is not Function.MULTIPLY:
         return None
-    if op.other is None or op.input is op.other:
+    if op.other is None or op.input is op.other or op.input.width != op.other.width:
         return None
     activations = [ops.maker(rows) for rows in op.reads()]
     for activation, up in zip(activations, (op.other, op.input), strict=True):

@@ -36,8 +36,6 @@ static_assert(static_cast<int>(thimble::ConstraintText::Kind::kJsonSchema) == TH
               static_cast<int>(thimble::ConstraintText::Kind::kChoice) == THIMBLE_CHOICE &&
               static_cast<int>(thimble::ConstraintText::Kind::kGrammar) == THIMBLE_GRAMMAR);
 
-constexpr int64_t kMaxRecordingBytes = int64_t{1} << 30;  // a flatbuffer ends at 2 GB
-
 thimble_runner* to_handle(thimble::Result<std::unique_ptr<thimble::Runner>> runner, char* error,
                           size_t error_size) {
   if (report(runner.status(), error, error_size) != 0) return nullptr;
@@ -292,14 +290,10 @@ int thimble_verify(thimble_runner* runner, char* error, size_t error_size) {
 int thimble_start_recording(thimble_runner* runner, int64_t max_calls, int64_t max_bytes,
                             char* error, size_t error_size) {
   return run_guarded(error, error_size, [&]() -> thimble::Status {
-    const thimble::Status right = first_error(
-        {given({{"runner", runner}}), check<int64_t>("max_calls", max_calls, 0, INT32_MAX),
-         check<int64_t>("max_bytes", max_bytes, 0, kMaxRecordingBytes)});
+    const thimble::Status right = given({{"runner", runner}});
     if (!right.ok()) return right;
-    thimble::RecordingBounds bounds;
-    if (max_calls > 0) bounds.max_calls = max_calls;
-    if (max_bytes > 0) bounds.max_bytes = max_bytes;
-    return runner->runner->model().program().recorder().start(bounds);
+    return thimble::start_recording(runner->runner->model().program().recorder(), max_calls,
+                                    max_bytes);
   });
 }
 

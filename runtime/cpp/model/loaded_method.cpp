@@ -8,6 +8,7 @@
 
 #include "model/log_capture.h"
 #include "model/mapped_loader.h"
+#include "model/method_delegates.h"
 
 namespace thimble {
 namespace {
@@ -16,26 +17,6 @@ using executorch::aten::ScalarType;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::MethodMeta;
-
-/// ExecuTorch's error as the end of a sentence.
-std::string reason(Error error, const LogCapture& log) {
-  const std::string code = executorch::runtime::to_string(error);
-  return log.error().empty() ? code : log.error() + " (" + code + ")";
-}
-
-/// The same for a model that may be damaged; our own delegates' sentences already tell what to do.
-std::string advice(Error error, const LogCapture& log, bool ours) {
-  if (ours && !log.error().empty()) return log.error();
-  return reason(error, log) + ": check the file with --verify";
-}
-
-/// Our delegate that a program runs on; null: none.
-const char* own_backend(const MethodMeta& meta) {
-  for (const char* backend : {THIMBLE_CPU_BACKEND, THIMBLE_METAL_BACKEND}) {
-    if (meta.uses_backend(backend)) return backend;
-  }
-  return nullptr;
-}
 
 }  // namespace
 
@@ -135,19 +116,9 @@ Status LoadedMethod::check_signature(const MethodMeta& meta) {
 }
 
 Status LoadedMethod::find_delegates(const MethodMeta& meta) {
-  std::string last;
-  for (size_t i = 0; i < meta.num_backends(); ++i) {
-    const auto name = meta.get_backend_name(i);
-    if (!name.ok()) return no_method();
-    if (executorch::runtime::get_backend_class(*name) == nullptr) {
-      return Status::error(file_.path() + " runs on " + *name +
-                           ", which this runner does not include: export it with --delegate cpu");
-    }
-    if (*name == last) continue;
-    last = *name;
-    delegates_ += (delegates_.empty() ? "" : ",") + last;
-  }
-  return {};
+  const Result<std::string> delegates = delegates_of(meta, file_.path());
+  if (delegates.ok()) delegates_ = *delegates;
+  return delegates.status();
 }
 
 /// Starts only the threads that the program will run on.

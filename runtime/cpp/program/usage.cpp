@@ -8,9 +8,10 @@ constexpr const char* kFirst =
     "Usage: runner MODEL.pte -p TEXT [options]\n"
     "       runner MODEL.pte --chat [options]\n"
     "       runner MODEL.pte --embed [options] < TEXTS\n"
+    "       runner MODULE.pte --input FILE.npy --output FILE.npy [options]\n"
     "\n"
-    "Runs a language model that python -m exporter wrote. The text goes to standard output,\n"
-    "everything else to standard error.\n"
+    "Runs a language model, or any other module, that python -m exporter wrote. Text goes to\n"
+    "standard output, everything else to standard error.\n"
     "\n"
     "  -p, --prompt TEXT    the text to continue; if empty, the model begins a text\n";
 
@@ -41,6 +42,9 @@ constexpr const char* kLast =
     "  --choice TEXT        the answer is one of the texts; one option for each\n"
     "  --grammar TEXT, --grammar-file FILE\n"
     "                       the answer is a text of this GBNF grammar, llama.cpp's notation\n"
+    "  --input [NAME=]FILE  an input of a program of tensors: a .npy file of numpy's; one option\n"
+    "                       for each, by name or in order\n"
+    "  --output [NAME=]FILE where to write an output, as a .npy file; the same\n"
     "  --threads N          1 to 256 (default: automatic)\n"
     "  --kv-cache TYPE      default (set in the file), float16, float32 or int8\n"
     "  --huge-pages         copy the weights into huge pages, if the system has them: faster\n"

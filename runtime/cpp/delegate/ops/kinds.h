@@ -19,6 +19,7 @@
 #include "delegate/ops/segment_attention.h"
 #include "delegate/ops/select_last.h"
 #include "delegate/ops/shared_attention.h"
+#include "delegate/ops/xielu.h"
 
 namespace thimble::cpu {
 
@@ -26,6 +27,6 @@ namespace thimble::cpu {
 using OpKind =
     std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
                  SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
-                 LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp>;
+                 LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp>;
 
 }  // namespace thimble::cpu

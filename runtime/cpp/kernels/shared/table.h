@@ -25,6 +25,7 @@ constexpr Variant table(const char* name, uint32_t required, Tile tile, size_t f
       expand,
       rms_norm,
       layer_norm,
+      xielu,
       softmax,
       hadamard,
       rope,

@@ -115,6 +115,26 @@ std::vector<float> numbers_of_all_sizes() {
   return numbers;
 }
 
+/// 5 roundings of exp(x) - 1, then those of the products and sums, each of what it makes.
+bool xielu() {
+  const std::vector<float> x = numbers_of_all_sizes();
+  std::vector<float> y;
+  const auto run = [&](const Variant& variant) {
+    std::vector<float> out = x;
+    variant.xielu({out.data(), 0.8f, 0.9f, 0.5f, out.size(), out.data()});
+    return out;
+  };
+  if (!same_for_all(run, &y)) return false;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double p = std::fmax(x[i], 0), n = std::fmin(x[i], 0);
+    const double square = 0.8f * p * p, grown = 0.9f * (std::expm1(n) - n), line = 0.5f * x[i];
+    const double size = square - 0.9f * (std::expm1(n) + n) + std::fabs(line);
+    if (std::fabs(y[i] - (square + grown + line)) > 8 * kEpsilon * size)
+      return expect(false, "xIELU's definition");
+  }
+  return true;
+}
+
 /// y = function(x, other) of every variant; scalar's, or nothing where they differ.
 std::vector<float> apply(Function function, const std::vector<float>& x,
                          const std::vector<float>& other = {}, float number = 0) {
@@ -320,7 +340,8 @@ bool half_precision() {
                 "infinity from the middle on");
 }
 
-constexpr Case kCases[] = {{"rope", rope},
+constexpr Case kCases[] = {{"xielu", xielu},
+                           {"rope", rope},
                            {"activations", activations},
                            {"activation_ends", activation_ends},
                            {"functions_of_two", functions_of_two},
