@@ -36,12 +36,12 @@ def open_encoder(directory: Path) -> Checkpoint[EncoderSpec]:
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from None
     files = open_files(directory)
-    names = {_bare(name, family.model_type): name for name in stored_names(files)}
+    names = {_bare(name): name for name in stored_names(files)}
     return Checkpoint(
         config, directory, directory.resolve().name, NamedTensors(files, names), family
     )
 
 
-def _bare(name: str, model_type: str) -> str:
+def _bare(name: str) -> str:
     """A tensor's name without what a model with a head puts before its encoder's."""
-    return name.removeprefix(f"{model_type}.")
+    return name.removeprefix("bert.").removeprefix("roberta.")

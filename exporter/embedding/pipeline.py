@@ -1,7 +1,7 @@
 """From an encoder's checkpoint to a `.pte` of embeddings: the complete export, in order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -10,6 +10,7 @@ from torch.export import Dim, ExportedProgram, export
 
 from delegates import DelegationReport, get_delegate, load_program
 from delegates.to_executorch import Lowered
+from exporter.capture.program import end_traces_at_the_model
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.encoder import open_encoder
 from exporter.embedding.blob import EMBEDDING, write_blob
@@ -20,7 +21,7 @@ from exporter.embedding.quality import (
     held_out_sentences,
     require_quality,
 )
-from exporter.embedding.quantize import load_quantized, require_scheme
+from exporter.embedding.quantize import load_quantized, stored_scheme
 from exporter.embedding.settings import EmbeddingSettings, read_settings
 from exporter.embedding.text import TextReader, open_tokenizer
 from exporter.errors import ExportError
@@ -80,7 +81,7 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
     _require_delegate(options.delegate)
-    require_scheme(options.scheme)
+    options = replace(options, scheme=stored_scheme(options.scheme))
     check_outputs(options.out, options.etrecord, [options.directory])
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         checkpoint = open_encoder(options.directory)
@@ -136,7 +137,10 @@ def capture(model: EmbeddingModel, rows: int) -> ExportedProgram:
     """Captures `forward(tokens (1, seq_len))` with seq_len in 1 .. rows, the most of a call."""
     model.eval().requires_grad_(False)
     dims = ({1: Dim("seq_len", min=1, max=rows)},)
-    return export(model, (torch.zeros(1, _EXAMPLE, dtype=torch.long),), dynamic_shapes=dims)
+    example = (torch.zeros(1, _EXAMPLE, dtype=torch.long),)
+    program = export(model, example, dynamic_shapes=dims)
+    end_traces_at_the_model(program)
+    return program
 
 
 def _require_delegate(name: str) -> None:

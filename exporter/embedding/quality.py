@@ -48,7 +48,12 @@ def held_out_sentences() -> list[str]:
 @torch.no_grad()
 def float_rows(model: torch.nn.Module, texts: Sequence[Sequence[int]]) -> Tensor:
     """Returns the embeddings of tokenized texts: float32 (texts, width)."""
-    return torch.cat([model(torch.tensor([tokens])) for tokens in texts])
+    rows: dict[int, Tensor] = {}
+    for length in sorted({len(tokens) for tokens in texts}):  # without padding, which changes rows
+        alike = [at for at, tokens in enumerate(texts) if len(tokens) == length]
+        found = model(torch.tensor([texts[at] for at in alike]))
+        rows |= dict(zip(alike, found, strict=True))
+    return torch.stack([rows[at] for at in range(len(texts))])
 
 
 def compare(reference: Tensor, texts: Sequence[Sequence[int]], embed: Embed) -> EmbeddingQuality:

@@ -30,7 +30,8 @@ class EncoderSpec:
     """An encoder whose blocks are each x = norm(x + block(x)) (BERT, 2018).
 
     Attributes:
-        max_position_embeddings: rows of its table of positions.
+        max_position_embeddings: rows of its table of positions that texts use.
+        first_position: the stored row of the first of them.
         layer_norm_eps: of all its norms.
     """
 
@@ -40,6 +41,7 @@ class EncoderSpec:
     layers: tuple[EncoderLayerSpec, ...]
     max_position_embeddings: int
     layer_norm_eps: float
+    first_position: int = 0
 
     tie_word_embeddings: bool = field(default=False, init=False)  # there is no head
 

@@ -17,8 +17,11 @@ import click
 
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
+from exporter.errors import ExportError
+from exporter.file.pte import read_report
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
+from runtime.embedder import Embedder
 from runtime.engine import MAX_SEQUENCES
 from runtime.errors import RunnerError
 
@@ -160,10 +163,12 @@ def serve(request: Request) -> None:
     """Serve a model with OpenAI's HTTP interface.
 
     The paths are /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics, and / is a
-    page to chat with. The model must be exported with --delegate cpu.
+    page to chat with; of a model of embeddings, /v1/embeddings in place of those that answer. The
+    model must be exported with --delegate cpu.
     """
     try:
         from runtime.server.app import make_app
+        from runtime.server.embeddings import make_embedding_app
         from runtime.server.hosts import host_name, is_loopback
         from runtime.server.model import Model
         from runtime.server.model_process import ModelOptions
@@ -221,10 +226,45 @@ def serve(request: Request) -> None:
         request.waiting,
     )
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
+    if _embeds(request.model):
+        _require_no_option_of_answers(request)
+        click.echo(f"loading {settings.model} ...", err=True)
+        try:
+            embedder = Embedder(request.model, request.threads)
+        except RunnerError as error:
+            fail(error, 2)
+        app, patience = make_embedding_app(embedder, settings), request.stall_timeout
+        return asyncio.run(_listen(None, app, listener, settings.model, patience))
     runner = Model(options)
     asyncio.run(
         _serve(runner, make_app(runner, settings), listener, settings.model, request.stall_timeout)
     )
+
+
+def _embeds(model: Path) -> bool:
+    """Whether a file is a model of embeddings, by its report."""
+    try:
+        return read_report(model)["model"].get("task") == "embedding"
+    except (ExportError, KeyError):
+        return False  # the load says what is wrong with it
+
+
+def _require_no_option_of_answers(request: Request) -> None:
+    given = {
+        "--kv-cache": request.kv_cache != "default",
+        "--adapter": request.adapter is not None,
+        "--draft": request.draft is not None,
+        "--max-tokens": request.max_tokens is not None,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            fail(
+                RunnerError(
+                    f"{name} has no effect on a model of embeddings, which {request.model} is: "
+                    "leave it out"
+                ),
+                2,
+            )
 
 
 def _reason(error: OSError) -> str:
@@ -235,9 +275,6 @@ def _reason(error: OSError) -> str:
 async def _serve(
     model: "Model", app: "Starlette", listener: socket.socket, name: str, patience: float
 ) -> None:
-    import uvicorn
-
-    from runtime.server.connections import Connection, Readers
     from runtime.server.model import ModelError
 
     click.echo(f"loading {name} ...", err=True)
@@ -246,6 +283,21 @@ async def _serve(
     except ModelError as error:
         await model.stop()
         fail(error, 2)
+    await _listen(model, app, listener, name, patience)
+
+
+async def _listen(
+    model: "Model | None", app: "Starlette", listener: socket.socket, name: str, patience: float
+) -> None:
+    """Serves until the process is asked to end.
+
+    Args:
+        model: whose answers then end; None: it has none that take long.
+    """
+    import uvicorn
+
+    from runtime.server.connections import Connection, Readers
+
     host, port = listener.getsockname()[:2]
     place = f"[{host}]" if ":" in host else host
     click.echo(f"{name} is at http://{place}:{port} (Ctrl-C ends it)", err=True)
@@ -264,7 +316,8 @@ async def _serve(
 
     def end(number: int, frame: FrameType | None) -> None:
         server.handle_exit(number, frame)
-        loop.call_soon_threadsafe(model.fail_all, "the server is stopping")
+        if model is not None:
+            loop.call_soon_threadsafe(model.fail_all, "the server is stopping")
 
     for number in (signal.SIGINT, signal.SIGTERM):  # both end it well: with exit code 0
         signal.signal(number, end)

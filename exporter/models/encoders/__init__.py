@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from exporter.models.encoder_spec import EncoderSpec
-from exporter.models.encoders import bert
+from exporter.models.encoders import bert, roberta
 from exporter.models.family import Family
 
-_FAMILIES: dict[str, Family[EncoderSpec]] = {bert.FAMILY.model_type: bert.FAMILY}
+_FAMILIES = {family.model_type: family for family in (bert.FAMILY, *roberta.FAMILIES)}
 
 
 def encoder_family(fields: Mapping[str, Any]) -> Family[EncoderSpec] | None:

@@ -59,11 +59,13 @@ def spec(config: Mapping[str, Any]) -> EncoderSpec:
     )
 
 
-def stored(_: EncoderSpec, name: str) -> Stored:
+def stored(spec: EncoderSpec, name: str) -> Stored:
     """A text is all of the first type: its row is added to the positions."""
     path, kind = name.removeprefix("model.").rsplit(".", 1)
     if path == "embed_positions":
-        return Stored((_POSITIONS, _TYPES), _with_first_type)
+        first, count = spec.first_position, spec.max_position_embeddings
+        positions = Stored((_POSITIONS, _TYPES), _with_first_type)
+        return positions.rows(first, first + count)
     if path.startswith("layers."):
         index, part = path.removeprefix("layers.").split(".", 1)
         return Stored((f"encoder.layer.{index}.{_NAMES[part]}.{kind}",))
@@ -76,7 +78,9 @@ def _with_first_type(positions: Tensor, types: Tensor) -> Tensor:
 
 def is_unread(_: EncoderSpec, name: str) -> bool:
     """What only training reads, and numbers 0, 1, 2, ..."""
-    return name.startswith(("pooler.", "cls.")) or name.endswith("position_ids")
+    return name.startswith(("pooler.", "cls.", "lm_head.", "classifier.")) or name.endswith(
+        "position_ids"
+    )
 
 
 FAMILY: Family[EncoderSpec] = Family("bert", spec, stored, is_unread)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "embed/embedder.h"
+#include "program/recording_signal.h"
 #include "program/standard_output.h"
 
 namespace thimble {
@@ -68,9 +69,11 @@ class Lines {
 }  // namespace
 
 Result<int> embed_lines(const Options& options) {
+  block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Embedder>> loaded =
       Embedder::load(PteFile::open(options.model), options.load);
   if (!loaded.ok()) return loaded.status();
+  RecordingSignal signal((*loaded)->program().recorder(), options.etdump);
   const Result<std::string> prompt = (*loaded)->settings().prompt(options.prompt_name);
   if (!prompt.ok()) return prompt.status();
   Lines lines(**loaded, options);
@@ -85,7 +88,8 @@ Result<int> embed_lines(const Options& options) {
     if (!status.ok()) return status;
     read.clear();
   }
-  const Status status = lines.embed(read);
+  Status status = lines.embed(read);
+  if (status.ok()) status = signal.finish();
   if (!status.ok()) return status;
   std::fprintf(stderr, "runner: %s\n", lines.describe().c_str());
   return 0;

@@ -305,6 +305,14 @@ Status check(const Options& options) {
   if (options.embed && options.chat) {
     return Status::error("--embed and --chat contradict each other: pass one of them" + hint);
   }
+  const std::pair<const char*, const std::string*> of_answers[] = {{"--json", &options.json},
+                                                                   {"--session", &options.session},
+                                                                   {"--adapter", &options.adapter},
+                                                                   {"--draft", &options.draft}};
+  for (const auto& [name, value] : of_answers) {
+    if (!options.embed || value->empty()) continue;
+    return Status::error(std::string(name) + " has no effect with --embed: leave it out");
+  }
   if (options.prompt_name && !options.embed) {
     return Status::error(
         "--prompt-name has no effect without --embed: add --embed, or leave it out");

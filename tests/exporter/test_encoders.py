@@ -1,0 +1,262 @@
+"""Models that embed texts: the whole way from a checkpoint to rows, beside transformers."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from support.encoder_models import LONGEST, TEXTS, reference, save_bert, write
+from support.real_models import minilm
+from torch.nn import functional as F
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
+
+from devtools.profile import load_profile
+from exporter.checkpoint.encoder import open_encoder
+from exporter.commands.cli import main
+from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
+from exporter.errors import ExportError
+from exporter.file.pte import read_report
+from exporter.models.encoder import EmbeddingModel
+from exporter.models.encoder_spec import EmbeddingSpec
+from quant.scheme import Scheme
+from runtime import Embedder, RunnerError
+
+Break = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BertModel]:
+    directory = tmp_path_factory.mktemp("bert")
+    return directory, save_bert(directory, "mean_tokens")
+
+
+@pytest.fixture(scope="module")
+def float_pte(bert: tuple[Path, BertModel], cpp_build: Path, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("float") / "model.pte"
+    export_embedding(EmbeddingOptions(bert[0], out, Scheme("none")))
+    return out
+
+
+def test_rows_are_those_of_transformers(float_pte: Path, bert: tuple[Path, BertModel]) -> None:
+    """Several texts in a call: an empty one, one that is cut, one that spells a special token."""
+    texts = [*TEXTS, *reversed(TEXTS)] * 3
+    wanted = reference(bert[1], texts).numpy()
+    with Embedder(float_pte, threads=2) as embedder:
+        assert (embedder.width, embedder.max_seq_len) == (48, LONGEST)
+        assert embedder.prompts == ("query", "plain")
+        found = embedder.embed(texts)
+        assert found.rows.dtype == np.float32 and found.rows.shape == wanted.shape
+        spelled = [at for at, text in enumerate(texts) if "[SEP]" not in text]
+        assert np.abs(found.rows - wanted)[spelled].max() < 1e-5
+        assert found.cut == texts.count(TEXTS[4])
+        alone = np.concatenate([embedder.encode([text]) for text in texts])
+        assert np.array_equal(found.rows, alone)  # to the bit
+        prompted = embedder.encode(["the cat"], prompt_name="query")
+        assert np.array_equal(prompted, embedder.encode(["query: the cat"]))
+        assert not np.array_equal(prompted, embedder.encode(["the cat"]))
+        assert embedder.encode([]).shape == (0, 48)
+
+
+def test_the_text_of_a_special_token_is_plain_text(float_pte: Path) -> None:
+    with Embedder(float_pte) as embedder:
+        one, other = embedder.encode(["a [SEP] cat", "a cat"])
+        assert not np.array_equal(one, other)
+        assert embedder.embed(["[SEP]"]).tokens > 3
+
+
+def test_the_runner_prints_a_line_for_each_line(float_pte: Path, cpp_build: Path) -> None:
+    lines = "\n".join(TEXTS) + "\n"
+    command = [cpp_build / "runner", float_pte, "--embed", "--threads", "1"]
+    outcome = subprocess.run(command, input=lines, capture_output=True, text=True)
+    assert outcome.returncode == 0
+    printed = [[float(number) for number in line.split()] for line in outcome.stdout.splitlines()]
+    with Embedder(float_pte) as embedder:
+        assert np.array_equal(np.array(printed, np.float32), embedder.encode(TEXTS))
+    assert outcome.stderr.endswith("rows of 48 numbers; 1 were cut to 20 tokens\n")
+    alone = subprocess.run([*command, "-p", TEXTS[0]], capture_output=True, text=True)
+    assert alone.stdout == outcome.stdout.splitlines(keepends=True)[0]
+
+
+@pytest.mark.parametrize("delegate", ["cpu"])
+def test_the_command_knows_an_encoder_and_stores_8_bits(
+    delegate: str, bert: tuple[Path, BertModel], tmp_path: Path, cpp_build: Path
+) -> None:
+    out = tmp_path / "model.pte"
+    result = CliRunner().invoke(main, [str(bert[0]), "--out", str(out), "--delegate", delegate])
+    assert result.exit_code == 0, result.output
+    assert "on average (200 held-out sentences)" in result.output
+    report = read_report(out)
+    assert report["quantization"]["scheme"] == "rtn8"
+    assert report["model"]["task"] == "embedding" and report["model"]["pooling"] == "mean"
+    assert 0.99 < report["quality"]["cosine_worst"] <= report["quality"]["cosine_mean"] <= 1.0001
+    with Embedder(out) as embedder:
+        cosines = F.cosine_similarity(
+            torch.from_numpy(embedder.encode(TEXTS[:3])), reference(bert[1], list(TEXTS[:3]))
+        )
+        assert cosines.min() > 0.99
+
+
+def test_every_operator_has_a_line_of_the_model(
+    bert: tuple[Path, BertModel], tmp_path: Path, cpp_build: Path
+) -> None:
+    """Of several texts in a call, whose pooling and positions are recorded apart."""
+    out, etrecord, etdump = (tmp_path / name for name in ("m.pte", "m.etrecord", "run.etdp"))
+    export_embedding(EmbeddingOptions(bert[0], out, Scheme("rtn8"), etrecord=etrecord))
+    command = [cpp_build / "runner", out, "--embed", "--etdump", etdump]
+    subprocess.run(command, input="the cat\na mat\n", text=True, check=True, capture_output=True)
+    profile = load_profile(etdump, etrecord)
+    (call,) = profile.calls
+    assert call.seq_len == 8 and profile.coverage.events_resolved == profile.coverage.events
+    files = {line.file for event in call.events for line in event.lines}
+    assert files == {"exporter/models/encoder.py", "exporter/models/mlp.py"}
+
+
+def test_the_first_row_as_it_is(tmp_path: Path, cpp_build: Path) -> None:
+    """The pooling and the length are those of the model's files."""
+    model = save_bert(tmp_path, "cls_token", normalize=False)
+    out = tmp_path / "model.pte"
+    export_embedding(EmbeddingOptions(tmp_path, out, Scheme("none"), max_seq_len=12))
+    texts = list(TEXTS[:2])
+    wanted = reference(model, texts, "cls_token", normalize=False).numpy()
+    with Embedder(out) as embedder:
+        assert embedder.max_seq_len == 12
+        assert np.abs(embedder.encode(texts) - wanted).max() < 1e-5
+
+
+@pytest.mark.check
+def test_minilm(tmp_path: Path, cpp_build: Path) -> None:
+    """Real weights: float32 as transformers, 8 bits close to it on sentences that nothing saw."""
+    directory = minilm(tmp_path)
+    out = tmp_path / "model.pte"
+    texts = ["The cat sat on the mat.", "A feline rested on a rug.", "Markets fell sharply."]
+    tokens, model = AutoTokenizer.from_pretrained(directory), AutoModel.from_pretrained(directory)
+    with torch.no_grad():
+        hidden = [model(**tokens(text, return_tensors="pt")).last_hidden_state for text in texts]
+    wanted = F.normalize(torch.cat([rows.mean(1) for rows in hidden])).numpy()
+    export_embedding(EmbeddingOptions(directory, out, Scheme("none")))
+    with Embedder(out) as embedder:
+        rows = embedder.encode(texts)
+        assert np.abs(rows - wanted).max() < 1e-5
+        assert rows[0] @ rows[1] > rows[0] @ rows[2] + 0.3
+    quality = export_embedding(EmbeddingOptions(directory, out, Scheme("rtn8"))).quality
+    assert quality is not None and quality.sentences == 200
+    assert quality.cosine_worst >= 0.9965 and quality.cosine_mean >= 0.998
+
+
+@pytest.mark.parametrize(
+    ("config_class", "fields"),
+    [
+        (BertConfig, {}),
+        (BertConfig, {"hidden_act": "gelu_new", "type_vocab_size": 1, "layer_norm_eps": 1e-3}),
+        (BertConfig, {"hidden_act": "relu", "num_attention_heads": 1}),
+        (RobertaConfig, {"pad_token_id": 1}),
+        (XLMRobertaConfig, {"pad_token_id": 0}),
+    ],
+)
+def test_hidden_states_are_those_of_transformers(
+    config_class: type[BertConfig], fields: dict[str, object], tmp_path: Path
+) -> None:
+    """Also where the weights are those of a model with a head, below a name of their own."""
+    sizes = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
+    sizes |= {"vocab_size": 50, "intermediate_size": 40, "max_position_embeddings": 30}
+    torch.manual_seed(1)
+    theirs = AutoModelForMaskedLM.from_config(config_class(**{**sizes, **fields})).eval()
+    for parameter in theirs.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    theirs.save_pretrained(tmp_path)
+    checkpoint = open_encoder(tmp_path)
+    model = EmbeddingModel(checkpoint.config, EmbeddingSpec("last", False)).eval()
+    checkpoint.check(model)
+    checkpoint.load_into(model, "")
+    with torch.no_grad():
+        for length in (1, 2, checkpoint.config.max_seq_len):
+            tokens = torch.randint(3, 50, (2, length))
+            wanted = theirs.base_model(tokens).last_hidden_state
+            assert (model.model(tokens) - wanted).abs().max() < 1e-5
+            assert torch.equal(model(tokens), model.model(tokens)[:, -1])
+
+
+def config(**fields: object) -> Break:
+    def change(directory: Path) -> None:
+        path = directory / "config.json"
+        write(path, {**json.loads(path.read_text()), **fields})
+
+    return change
+
+
+def file(name: str, content: object) -> Break:
+    return lambda directory: write(directory / name, content)
+
+
+REFUSALS: list[tuple[Break, str]] = [
+    (config(position_embedding_type="relative_key"), "position_embedding_type 'relative_key'"),
+    (config(num_attention_heads=5), "hidden_size 48 is not a multiple of num_attention_heads 5"),
+    (config(hidden_act="mish"), "hidden_act 'mish' is not supported"),
+    (config(num_hidden_layers=3), "missing: encoder.layer.2."),
+    (file("modules.json", {"a": 1}), "is not a list of modules"),
+    (file("modules.json", [{"type": "st.models.Dense"}]), "has a module Dense; supported are"),
+    (file("1_Pooling/config.json", {"pooling_mode_max_tokens": True}), "asks for max; supported"),
+    (file("1_Pooling/config.json", {}), "asks for no pooling"),
+    (file("sentence_bert_config.json", {"max_seq_length": "x"}), "max_seq_length is 'x'"),
+    (
+        file("config_sentence_transformers.json", {"default_prompt_name": "query"}),
+        "has prompts {} and default_prompt_name 'query'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), REFUSALS)
+def test_what_is_refused(change: Break, sentence: str, tmp_path: Path) -> None:
+    save_bert(tmp_path, "mean_tokens")
+    change(tmp_path)
+    out = tmp_path / "model.pte"
+    with pytest.raises(ExportError) as raised:
+        export_embedding(EmbeddingOptions(tmp_path, out, Scheme("none")))
+    assert sentence in str(raised.value) and not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (dict(delegate="xnnpack"), "xnnpack does not support encoders yet"),
+        (dict(scheme=Scheme("gptq4")), "--quant gptq4 is not supported for encoders yet"),
+        (dict(max_seq_len=2), "--max-seq-len 2 is not possible; it must be from 3 to 40"),
+    ],
+)
+def test_options_that_are_refused(
+    options: dict[str, object], sentence: str, bert: tuple[Path, BertModel], tmp_path: Path
+) -> None:
+    given: dict[str, object] = {"scheme": Scheme("none"), **options}
+    with pytest.raises(ExportError, match=sentence):
+        export_embedding(EmbeddingOptions(bert[0], tmp_path / "model.pte", **given))
+
+
+def test_bad_use_of_an_embedder(float_pte: Path, cpp_build: Path, tmp_path: Path) -> None:
+    with Embedder(float_pte) as embedder:
+        with pytest.raises(RunnerError, match="is the string 'a', but must be a list of strings"):
+            embedder.encode("a")
+        with pytest.raises(RunnerError, match="no prompt 'other': it has query, plain"):
+            embedder.encode(["a"], prompt_name="other")
+    with pytest.raises(RunnerError, match="this Embedder is closed"):
+        embedder.encode(["a"])
+    generating = [cpp_build / "runner", float_pte, "-p", "Once"]
+    outcome = subprocess.run(generating, capture_output=True, text=True)
+    assert outcome.returncode == 2 and "embeds texts and generates none" in outcome.stderr
+    damaged = bytearray(float_pte.read_bytes())
+    at = damaged.find(b"THEM")
+    damaged[at] ^= 1
+    (tmp_path / "damaged.pte").write_bytes(damaged)
+    with pytest.raises(RunnerError, match="is damaged in its thimble.embedding"):
+        Embedder(tmp_path / "damaged.pte")
