@@ -129,8 +129,8 @@ class Attributions:
 
 def layer_of(module_path: str) -> int | None:
     """The number of the decoder layer in a module's path; None outside of the layers."""
-    found = _LAYER.search(module_path)
-    return int(found[1]) if found else None
+    match = _LAYER.search(module_path)
+    return int(match[1]) if match else None
 
 
 def is_product(node: Node) -> bool:

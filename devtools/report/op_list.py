@@ -53,7 +53,10 @@ _KINDS = {
     12: _Kind("shared_attention", (0,), 1),
     13: _Kind("columns", (0,), 1),
     14: _Kind("layer_norm", (0,), 1),
-    15: _Kind("xielu", (0,), 1),
+    15: _Kind("positions", (0,), 2, weights=(1,)),
+    16: _Kind("segment_attention", (0, 2, 4), 6),
+    17: _Kind("pool", (0,), 1),
+    18: _Kind("xielu", (0,), 1),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),

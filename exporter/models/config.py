@@ -34,6 +34,7 @@ PACKED_METHODS = (
     "mxfp4",
     "fp8",
     "fbgemm_fp8",
+    "bitsandbytes",
 )  # which can be read
 _ACTIVATIONS: dict[object, Activation] = {
     "silu": "silu",

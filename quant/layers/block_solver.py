@@ -165,10 +165,10 @@ class BlockSolver:
             """What the linear should add, without its bias, to make the streams equal; its
             inputs."""
             hidden = self.streams.hidden.shards[shard]
-            for wanted, x, shard_inputs in zip(
+            for target, x, shard_inputs in zip(
                 reference.shards[shard], hidden, inputs[shard], strict=True
             ):
-                added = self.block.after(wanted) - self.block.before(x)
+                added = self.block.after(target) - self.block.before(x)
                 yield added if bias is None else added - bias, inputs_of(shard_inputs)
 
         products = self.streams.total(

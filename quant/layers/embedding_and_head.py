@@ -146,10 +146,9 @@ def compare_heads(
     with lent(norm, device):
         reference = norm(reference)
         for rows, logits in _head_slices(model, hidden):
-            wanted = F.linear(
-                reference, stored[rows].to(device).float(), head_bias(model, rows, device)
-            )
-            comparison.add(model.finish_logits(wanted), logits)
+            weight, bias = stored[rows].to(device).float(), head_bias(model, rows, device)
+            expected = F.linear(reference, weight, bias)
+            comparison.add(model.finish_logits(expected), logits)
             advance((rows.stop - rows.start) * model.lm_head.in_features)
     weights.release()
     return comparison.result()

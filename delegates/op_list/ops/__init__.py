@@ -15,7 +15,10 @@ from delegates.op_list.ops import (
     linear,
     low_rank,
     norm,
+    pool,
+    positions,
     rotate,
+    segment_attention,
     select_last,
     shared_attention,
     view,
@@ -33,7 +36,10 @@ from delegates.op_list.ops.layer_norm import LayerNorm
 from delegates.op_list.ops.linear import Linear
 from delegates.op_list.ops.norm import Norm, NormWeight
 from delegates.op_list.ops.op import Cache, Field, Floats, Matcher, Op, Places, State, Values
+from delegates.op_list.ops.pool import Pool
+from delegates.op_list.ops.positions import Positions
 from delegates.op_list.ops.rotate import Rotate, Rotation
+from delegates.op_list.ops.segment_attention import SegmentAttention
 from delegates.op_list.ops.select_last import SelectLast
 from delegates.op_list.ops.shared_attention import SharedAttention
 from delegates.op_list.ops.view import View
@@ -55,21 +61,25 @@ KINDS: tuple[type[Op], ...] = (
     SharedAttention,
     Columns,
     LayerNorm,
+    Positions,
+    SegmentAttention,
+    Pool,
     Xielu,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
     *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
+    *(positions, segment_attention, pool),
 )
 
 
 def matchers() -> Mapping[str, Sequence[Matcher]]:
     """All matchers by the operator that a pattern ends in, the widest pattern first."""
-    found: dict[str, list[Matcher]] = {}
+    by_target: dict[str, list[Matcher]] = {}
     for module in _MODULES:
         for operator, some in module.MATCHERS.items():
-            found.setdefault(operator, []).extend(some)
-    return found
+            by_target.setdefault(operator, []).extend(some)
+    return by_target
 
 
 __all__ = [
@@ -92,8 +102,11 @@ __all__ = [
     "NormWeight",
     "Op",
     "Places",
+    "Pool",
+    "Positions",
     "Rotate",
     "Rotation",
+    "SegmentAttention",
     "SelectLast",
     "SharedAttention",
     "State",

@@ -114,10 +114,10 @@ def match_parts(node: Node, values: Values) -> Elementwise | None:
 
 def match_scale(node: Node, values: Values) -> Elementwise | Refused | None:
     """Rows times a number, or divided by one."""
-    found = scaled(node, values)
-    if found is None:
+    parts = scaled(node, values)
+    if parts is None:
         return _not_rows(node) if operator_name(node) == "aten::div" else None
-    source, number, nodes = found
+    source, number, nodes = parts
     return Elementwise(
         output=values.rows(node),
         nodes=nodes,
@@ -152,10 +152,10 @@ def scaled(node: Any, values: Values) -> tuple[Node, float, list[Node]] | None:
     if name not in ("aten::mul", "aten::div") or node.kwargs:
         return None
     for source, factor in (args_of(node), args_of(node)[::-1]):
-        found = values.constants.number(factor) if is_rows(source) else None
-        if found is not None:
-            number = found[0] if name == "aten::mul" else 1 / found[0]
-            return source, number, [*found[1], node]
+        constant = values.constants.number(factor) if is_rows(source) else None
+        if constant is not None:
+            number = constant[0] if name == "aten::mul" else 1 / constant[0]
+            return source, number, [*constant[1], node]
         if name == "aten::div":
             break  # a number divided by rows
     return None

@@ -98,8 +98,8 @@ def match_experts(node: Node, values: Values) -> Experts | Refused:
     if any(values.constants.name(tensor) is None for tensor in given):
         return Refused("its weights are computed, not constants")
     if not is_rows(x) or not is_rows(scores) or len(shape_of(x)) == 4:
-        said = f"of {said_shape(x)} and {said_shape(scores)}"
-        return Refused(f"{said}; it takes rows of float32, (1, seq_len, width)")
+        shapes = f"of {said_shape(x)} and {said_shape(scores)}"
+        return Refused(f"{shapes}; it takes rows of float32, (1, seq_len, width)")
     if name not in _ACTIVATIONS:
         return Refused(f"it gates by {name}; it takes {', '.join(_ACTIVATIONS)}")
     hidden, inner = shape_of(x)[-1], shape_of(weights[0])[0]

@@ -13,7 +13,10 @@
 #include "delegate/ops/layer_norm.h"
 #include "delegate/ops/linear.h"
 #include "delegate/ops/norm.h"
+#include "delegate/ops/pool.h"
+#include "delegate/ops/positions.h"
 #include "delegate/ops/rotate.h"
+#include "delegate/ops/segment_attention.h"
 #include "delegate/ops/select_last.h"
 #include "delegate/ops/shared_attention.h"
 #include "delegate/ops/xielu.h"
@@ -21,8 +24,9 @@
 namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
-using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
-                            GluOp, SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp,
-                            SharedAttentionOp, ColumnsOp, LayerNormOp, XieluOp>;
+using OpKind =
+    std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
+                 SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
+                 LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp>;
 
 }  // namespace thimble::cpu
