@@ -4,6 +4,7 @@
 # make test    minutes: every behaviour once, most on one representative case
 # make check   what else a change must pass: style, types, sanitizers, Arm's kernels, Java, further cases
 # make soak    hours: every case, models of a billion weights, twenty kills, the builds for Arm, macOS, phones and the browser
+# make sweeps  minutes: what checkpoints hold, varied against the libraries that are the reference, as a table
 #
 # .ci/run does what test and check do, in one run of pytest.
 
@@ -22,7 +23,7 @@ QUICK := tests/test_layering.py tests/test_once.py tests/delegates/test_source_m
   $(patsubst %,tests/quant/test_%.py,cache_key cache_size calibration compiled descent drift gptq \
     int8_gram integers method products quality refusals scales sensitivity threads triangular)
 
-.PHONY: demo chat samples quick test check both soak lint build clean
+.PHONY: demo chat samples quick test check both soak sweeps lint build clean
 
 demo: build build/demo.pte
 	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 4
@@ -45,6 +46,9 @@ both: build .venv/tasks
 soak: build .venv/tasks
 	if command -v aarch64-linux-gnu-g++; then $(BIN)/python -m runtime build --target aarch64; fi
 	$(PYTEST) -m soak
+
+sweeps: build
+	$(BIN)/python tests/sweeps.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .

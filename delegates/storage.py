@@ -33,6 +33,7 @@ class FileSizes:
         alignment: bytes, to which each stored part is aligned.
         rotary_numbers: stored for each position and dimension of a head.
         layer_bytes: the most bytes of a program besides its weights, for each layer.
+        tensor_bytes: the same for each tensor of a layer, where that is less.
         graph_bytes: the most bytes of a program without layers.
     """
 
@@ -43,6 +44,7 @@ class FileSizes:
     alignment: int = 128
     rotary_numbers: int = 2
     layer_bytes: int = 1 << 15
+    tensor_bytes: int = 1 << 15
     graph_bytes: int = 1 << 15
 
 

@@ -106,5 +106,6 @@ SIZES = FileSizes(
     alignment=PAGE_BYTES,
     rotary_numbers=1,
     layer_bytes=1 << 13,
-    graph_bytes=1 << 13,
+    tensor_bytes=1 << 8,
+    graph_bytes=1 << 12,
 )

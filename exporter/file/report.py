@@ -4,6 +4,7 @@ from typing import Any
 
 from exporter.plan.cache_type import as_cached
 from exporter.plan.plan import Plan
+from exporter.plan.rotary_notes import rotary_notes
 from quant.report import QuantReport
 from quant.scheme import KEEP
 
@@ -31,6 +32,7 @@ def constant_methods(plan: Plan) -> dict[str, object]:
 def describe(plan: Plan, quantization: QuantReport) -> Report:
     """Returns the report in the file: the model, and the results of quantization."""
     checkpoint, text, quality = plan.checkpoint, plan.text, quantization.quality
+    notes = rotary_notes(checkpoint.config, plan.max_context_len)
     mixers = as_cached(checkpoint.config, plan.item_bytes).attentions
     experts = {"count": quantization.experts, "rare": list(quantization.rare_experts)}
     adapters = [
@@ -57,6 +59,7 @@ def describe(plan: Plan, quantization: QuantReport) -> Report:
             "eos_ids": list(text.eos_ids),
             "chat_template": text.chat_template,
             **({"left_out": dict(checkpoint.left_out)} if checkpoint.left_out else {}),
+            **({"rotary": notes} if notes else {}),
         },
         "quantization": {
             "scheme": quantization.scheme,

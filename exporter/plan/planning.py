@@ -13,6 +13,7 @@ from exporter.plan.kept_integers import keeping, require_keepable
 from exporter.plan.memory import plan_memory
 from exporter.plan.plan import Plan, empty_model
 from exporter.plan.requirements import require_supported
+from exporter.plan.rotary_notes import rotary_notes
 from exporter.plan.widths import choose_default_widths, within_budget
 from exporter.text.calibration import with_own_text
 from exporter.text.prepare import NO_TEXT, prepare_text
@@ -36,6 +37,8 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
             "The runner's --chat will refuse this model, whose chat template is kept as text "
             f"only: {plan.text.template_fault}"
         )
+    for note in rotary_notes(plan.checkpoint.config, plan.max_context_len):
+        listener.note(note)
     if plan.text.evaluation is None:
         listener.note(
             "Quality is not measured: the tokenizer makes too few tokens of the built-in text; "

@@ -65,13 +65,16 @@ def _other_steps(spec: DecoderSpec) -> list[str]:
     found = {
         "a factor on the embedding": spec.embedding_scale is not None,
         "a soft cap of the logits": spec.logit_soft_cap is not None,
+        "LayerNorm": spec.norm != "rms",
+        "parts of a layer side by side": any(layer.parallel for layer in spec.layers),
         "an input of each layer": spec.layer_input is not None,
         "layers that are multiplied by a number": any(layer.scaled for layer in spec.layers),
         f"the activation {', '.join(activations)}": bool(activations),
         "feed-forward parts without a gate": not all(mlp.gated for mlp in mlps),
         "feed-forward parts with a limit": any(mlp.limit is not None for mlp in mlps),
         "norms of each head": any(
-            mixer.qk_norm == "heads" or mixer.value_norm for mixer in spec.attentions
+            mixer.qk_norm in ("heads", "rotated_heads") or mixer.value_norm
+            for mixer in spec.attentions
         ),
         "queries that have a rotary table of their own": any(
             mixer.query_rotary is not None for mixer in spec.attentions

@@ -26,6 +26,7 @@ from quant.rounding.scales import GRIDS
 from quant.scheme import Scheme
 
 _RECORD = 1 << 10  # bytes of the integrity record; more than any file's
+_PAIR = 512  # the most bytes of a program for an adapter's two matrices of a linear
 _LINE = 64  # bytes, to which vectors of floats are padded
 
 
@@ -145,8 +146,10 @@ def other_bytes(plan: Plan) -> int:
 
     blobs = sum(filled(len(blob)) for blob in plan.text.blobs.values()) + filled(REPORT_BYTES)
     # Two pieces, the graph and what the delegate reads, however these bytes are divided.
-    program = filled(stored.graph_bytes + stored.layer_bytes * config.num_hidden_layers)
-    program += stored.alignment
+    tensors = [sum(1 for _ in layer.parameters()) for layer in layers_of(model)]
+    layers = sum(min(stored.layer_bytes, stored.tensor_bytes * count) for count in tensors)
+    pairs = sum(_PAIR * len(each.pairs) for each in plan.checkpoint.adapters)
+    program = filled(stored.graph_bytes + layers + pairs) + stored.alignment
     row = sum(table.head_dim for table in config.rotary_tables)
     rotary = stored.rotary_numbers * plan.max_context_len * row * stored.float_bytes
     small = small_numbers(model) * stored.float_bytes
