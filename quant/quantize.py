@@ -15,7 +15,7 @@ from quant.cache.layers import find_cached_layers
 from quant.errors import QuantError
 from quant.layers.block_solver import calibration_streams
 from quant.layers.blocks import linear_weights, mixtures_of, part_names
-from quant.layers.embedding_and_head import is_tied, load_embedding_and_head
+from quant.layers.embedding_and_head import is_tied, load_embedding_and_head, load_head_bias
 from quant.layers.evaluation import EvaluationStreams
 from quant.layers.head_inputs import fill_ends
 from quant.layers.outside_layers import fill_outer, outer_parts
@@ -77,6 +77,7 @@ def quantize(
     elif scheme.choice.rotation == "learned" and calibration is not None:
         weights = learn_rotation(model, weights, calibration, scheme.group_size, device)
     tied = is_tied(model)
+    load_head_bias(model, weights)
 
     if scheme.name == "none":
         load_embedding_and_head(model, weights)

@@ -51,6 +51,7 @@ class Architecture:
         constants: fields of config.json that no file holds and every published model has.
         yarn: likewise, of the rotary parameters of YaRN; with `mscale`, a file may also hold its
             counterpart.
+        with_experts: what it means of files that have experts; None: the same.
     """
 
     model_type: str
@@ -62,8 +63,15 @@ class Architecture:
     larger_heads: int | None = None
     constants: Mapping[str, Any] = field(default_factory=dict)
     yarn: Mapping[str, Any] = field(default_factory=dict)
+    with_experts: "Architecture | None" = None
 
 
+def _bias(field: str) -> Callable[[Metadata, Fields, Shapes, Mapping[str, Tensor]], Fields]:
+    """Returns a function that reads whether queries have a bias, as a field of that name."""
+    return lambda stored, so_far, shapes, factors: {field: "blk.0.attn_q.bias" in shapes}
+
+
+_LAYER_NORM_EPS = "attention.layer_norm_epsilon"
 _GEMMA_NAMES = {"ffn_norm": "pre_feedforward_layernorm"}
 _GRANITE = {
     "attention_multiplier": "attention.scale",
@@ -85,8 +93,33 @@ _QWEN3_MOE = {
     "moe_intermediate_size": "expert_feed_forward_length",
 }
 _GPT_OSS = {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
+_COHERE = {"layer_norm_eps": _LAYER_NORM_EPS, "logit_scale": "logit_scale"}
+_SHARED = {"shared_expert_intermediate_size": "expert_shared_feed_forward_length"}
+_QWEN2_MOE_NAMES = {
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+    **{f"ffn_{x}_shexp": f"mlp.shared_expert.{x}_proj" for x in ("gate", "up", "down")},
+}
+_GLM4_NAMES = {
+    "post_attention_norm": "post_self_attn_layernorm",
+    "post_ffw_norm": "post_mlp_layernorm",
+    "ffn_up": "mlp.gate_up_proj",
+}
+_PHI_NAMES = {
+    "output_norm": "model.final_layernorm",
+    "attn_output": "self_attn.dense",
+    "ffn_up": "mlp.fc1",
+    "ffn_down": "mlp.fc2",
+}
+_STARCODER_NAMES = {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+_WHOLE_HEADS = {"partial_rotary_factor": 1.0}  # where a file does not say otherwise
 ARCHITECTURES = {
+    "arcee": Architecture("arcee", pairs_rotate=True),
+    "cohere2": Architecture("cohere2", _COHERE),
+    "command-r": Architecture("cohere", _COHERE),
+    "ernie4_5": Architecture("ernie4_5", computed=_bias("use_bias")),
     "exaone4": Architecture("exaone4"),
+    "gemma": Architecture("gemma", norms_from_one=True),
     "gemma2": Architecture("gemma2", _GEMMA2_CAPS, False, True, _GEMMA_NAMES, larger_heads=46),
     "gemma3": Architecture("gemma3_text", _GEMMA3, False, True, _GEMMA_NAMES, larger_heads=62),
     "gemma4": Architecture(
@@ -95,6 +128,7 @@ ARCHITECTURES = {
         names={**_GEMMA_NAMES, **gguf_gemma4.NAMES},
         computed=gguf_gemma4.computed,
     ),
+    "glm4": Architecture("glm4", names=_GLM4_NAMES, constants=_WHOLE_HEADS),
     "gpt-oss": Architecture(
         "gpt_oss",
         _GPT_OSS,
@@ -102,14 +136,35 @@ ARCHITECTURES = {
         yarn={"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
     ),
     "granite": Architecture("granite", _GRANITE, True),
+    "granitemoe": Architecture(
+        "granitemoe", {**_GRANITE, **_GPT_OSS}, True, names={"ffn_gate_inp": "mlp.router"}
+    ),
+    "hunyuan-dense": Architecture("hunyuan_v1_dense"),
     "lfm2": Architecture(
         "lfm2", gguf_lfm2.FIELDS, names=gguf_lfm2.NAMES, computed=gguf_lfm2.computed
     ),
-    "llama": Architecture("llama", pairs_rotate=True),
+    "llama": Architecture(
+        "llama",
+        pairs_rotate=True,
+        with_experts=Architecture("mixtral", _GPT_OSS, True, names={"ffn_gate_inp": "mlp.gate"}),
+    ),
     "mistral3": Architecture("mistral", pairs_rotate=True, yarn={"mscale": 1.0}),
+    "nemotron": Architecture(
+        "nemotron", {"norm_eps": _LAYER_NORM_EPS}, norms_from_one=True, constants=_WHOLE_HEADS
+    ),
     "olmo2": Architecture("olmo2"),
+    "olmoe": Architecture("olmoe", _QWEN3_MOE, names={"ffn_gate_inp": "mlp.gate"}),
+    "phi2": Architecture(
+        "phi", {"layer_norm_eps": _LAYER_NORM_EPS}, names=_PHI_NAMES, constants=_WHOLE_HEADS
+    ),
     "phi3": Architecture("phi3", names={"ffn_up": "mlp.gate_up_proj"}),
     "qwen2": Architecture("qwen2"),
+    "qwen2moe": Architecture(
+        "qwen2_moe",
+        {**_QWEN3_MOE, **_SHARED},
+        names=_QWEN2_MOE_NAMES,
+        computed=_bias("qkv_bias"),
+    ),
     "qwen3": Architecture("qwen3"),
     "qwen3moe": Architecture(
         "qwen3_moe",
@@ -120,7 +175,20 @@ ARCHITECTURES = {
     "qwen35": Architecture(
         "qwen3_5_text", norms_from_one=True, names=gguf_delta.NAMES, computed=gguf_delta.computed
     ),
+    "seed_oss": Architecture("seed_oss"),
     "smollm3": Architecture("smollm3", pairs_rotate=True),
+    "stablelm": Architecture(
+        "stablelm",
+        {"layer_norm_eps": _LAYER_NORM_EPS, "use_parallel_residual": "use_parallel_residual"},
+        computed=_bias("use_qkv_bias"),
+        constants=_WHOLE_HEADS,
+    ),
+    "starcoder2": Architecture(
+        "starcoder2",
+        {"norm_epsilon": _LAYER_NORM_EPS},
+        names=_STARCODER_NAMES,
+        computed=_bias("use_bias"),
+    ),
 }
 
 
@@ -137,6 +205,8 @@ def architecture(metadata: Mapping[str, Any]) -> Architecture:
             f"{', '.join(ARCHITECTURES)} are: take the model's safetensors instead."
         )
     kind = ARCHITECTURES[name]
+    if metadata.get(f"{name}.expert_count") and kind.with_experts is not None:
+        kind = kind.with_experts
     if metadata.get(f"{name}.expert_count") and "expert_count" not in kind.fields.values():
         raise ExportError(
             f"{name}.expert_count is {metadata[f'{name}.expert_count']!r}; mixtures of experts are "

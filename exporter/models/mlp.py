@@ -57,22 +57,20 @@ class MLP(nn.Module):
         self.up_proj = nn.Linear(hidden_size, inner, bias)
         self.down_proj = nn.Linear(inner, hidden_size, bias)
         if spec.row_gate:
+            assert spec.gated and spec.limit is None
             self.row_gate = nn.Linear(hidden_size, 1, bias=False)
         self.has_row_gate = spec.row_gate
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
-        inner = self._inner(x)
-        return self.down_proj(
-            inner * torch.sigmoid(self.row_gate(x)) if self.has_row_gate else inner
-        )
-
-    def _inner(self, x: Tensor) -> Tensor:
         if not self.gated:
-            return self.activation(self.up_proj(x))
+            return self.down_proj(self.activation(self.up_proj(x)))
+        if self.has_row_gate:
+            inner = self.activation(self.gate_proj(x)) * self.up_proj(x)
+            return self.down_proj(inner * torch.sigmoid(self.row_gate(x)))
         if self.limit is None:
-            return self.activation(self.gate_proj(x)) * self.up_proj(x)
+            return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
         gate, up = clamped(self.gate_proj(x), self.up_proj(x), self.limit)
-        return self.activation(gate) * up
+        return self.down_proj(self.activation(gate) * up)
 
     def block(self, path: str, norms: Norms) -> Block:
         """Returns the description that quantization uses; `path` is the block's place in its

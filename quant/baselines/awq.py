@@ -8,6 +8,7 @@ magnitude m; alpha is the one of 20 from 0 to 1 with the least output error
 and everything is rounded to nearest.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -56,11 +57,13 @@ def awq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, don
     hidden = list(streams.hidden)
     contexts = [context for own in streams.hidden.contexts for context in own]
     squares: dict[str, Tensor] = {}  # of the inputs of a linear
+    norms = Counter(one.norm for one in blocks_of(layer))
     for one in blocks_of(layer):
         block = LayerBlock(layer, one)
+        norm = one.norm if norms[one.norm] == 1 else None  # nothing else may read what it makes
         readers = [linear for part in one.readers for linear in part.linears]
         inputs = [block.normed(x) for x in hidden]
-        squares |= _rescale(layer, readers, one.norm, inputs, scheme)
+        squares |= _rescale(layer, readers, norm, inputs, scheme)
         inputs = [
             block.reach(block.normed(x), own) for x, own in zip(hidden, contexts, strict=True)
         ]

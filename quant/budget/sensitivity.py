@@ -25,7 +25,14 @@ from torch.nn import functional as F
 
 from quant.budget.candidates import Candidates, Costs
 from quant.layers.blocks import parts_of_layer
-from quant.layers.embedding_and_head import EMBEDDING, HEAD, embed_float, is_tied
+from quant.layers.embedding_and_head import (
+    EMBEDDING,
+    HEAD,
+    embed_float,
+    head_bias,
+    is_tied,
+    load_head_bias,
+)
 from quant.layers.head_inputs import head_damp_percent
 from quant.layers.stream import States, contexts_on
 from quant.layers.walk import float_walk, layers_of, load_finite
@@ -254,6 +261,7 @@ def _through_head(
     variance of that under p, to which an independent error in the row of a label adds p (1 - p).
     """
     norm, device = model.model.get_submodule("norm"), hidden.device
+    load_head_bias(model, weights)
     load_finite(weights, norm, "model.norm.")
     move(norm, device)
     with torch.enable_grad():
@@ -266,7 +274,8 @@ def _through_head(
     largest = torch.full_like(x[:, 0], -torch.inf)
     total = torch.zeros_like(largest)
     for rows in slices:
-        logits, _ = _finished(model, F.linear(x, stored[rows].to(device).float()))
+        weight, bias = stored[rows].to(device).float(), head_bias(model, rows, device)
+        logits, _ = _finished(model, F.linear(x, weight, bias))
         top = torch.maximum(largest, logits.amax(dim=1))
         total = total * (largest - top).exp() + (logits - top[:, None]).exp().sum(dim=1)
         largest = top
@@ -282,7 +291,7 @@ def _through_head(
     squared = x.square().div_(len(x))
     for rows in slices:
         weight = stored[rows].to(device).float()
-        logits, slope = _finished(model, F.linear(x, weight))
+        logits, slope = _finished(model, F.linear(x, weight, head_bias(model, rows, device)))
         p = (logits - largest[:, None]).exp_().div_(total[:, None])
         gradient.addmm_(p * slope, weight, alpha=-1)
         before, passed = passed, passed + p.sum(dim=1)

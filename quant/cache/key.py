@@ -24,13 +24,11 @@ from torch import Tensor
 
 import quant
 from quant.cache.store import bytes_of
-from quant.layers.embedding_and_head import EMBEDDING, HEAD, is_tied
+from quant.layers.embedding_and_head import EMBEDDING, HEAD, HEAD_BIAS, is_tied
 from quant.layers.outside_layers import outer_tensors
 from quant.layers.walk import walk
 from quant.protocols import CausalLM, WeightSource
 from quant.scheme import Scheme
-
-_NORM = "model.norm.weight"
 
 
 def layer_keys(
@@ -63,15 +61,21 @@ def layer_keys(
 
 def embedding_and_head_key(model: CausalLM, weights: WeightSource, last_layer: str) -> str:
     """The key of the quantized embedding and head of a model with that last layer's key."""
-    names = [_NORM] if is_tied(model) else [_NORM, HEAD]
-    return _digest("ends", last_layer, _tensors_digest(weights, names))
+    return _digest("ends", last_layer, _tensors_digest(weights, _names_at_the_end(model)))
+
+
+def _names_at_the_end(model: CausalLM) -> list[str]:
+    """The tensors of the last norm, and of the head, if it has any of its own."""
+    norm = model.model.get_submodule("norm")
+    names = [f"model.norm.{name}" for name, _ in norm.named_parameters()]
+    names += [] if is_tied(model) else [HEAD]
+    return names + ([] if model.lm_head.bias is None else [HEAD_BIAS])
 
 
 def weights_key(model: CausalLM, weights: WeightSource, purpose: str) -> str:
     """The key of a result that depends on all of a model's weights and on `purpose`."""
     layers = [_layer_digest(stop.layer, f"{stop.name}.", weights) for stop in walk(model)]
-    names = [EMBEDDING, _NORM] if is_tied(model) else [EMBEDDING, _NORM, HEAD]
-    names += outer_tensors(model)
+    names = [EMBEDDING, *_names_at_the_end(model), *outer_tensors(model)]
     code = _code(type(model))
     config = repr(model.config)
     rest = _tensors_digest(weights, names)

@@ -22,7 +22,7 @@ from quant.scheme import EMBEDDING_PART, HEAD_PART, KEEP, Scheme
 from quant.weight_type import WeightType
 
 EMBEDDING = "model.embed_tokens.weight"
-HEAD = "lm_head.weight"
+HEAD, HEAD_BIAS = "lm_head.weight", "lm_head.bias"
 HEAD_ROWS = 2048  # that are float at a time: memory this small is reused, not mapped again
 
 
@@ -107,6 +107,20 @@ def embed_float(model: CausalLM, weights: WeightSource, tokens: Tensor) -> Tenso
     return model.scale_embedding(weights.tensor(EMBEDDING)[tokens].float())
 
 
+def load_head_bias(model: CausalLM, weights: WeightSource) -> None:
+    """Loads what the head adds to logits, if it has a bias, as float32."""
+    if model.lm_head.bias is not None:
+        bias = weights.tensor(HEAD_BIAS).float()
+        require_finite(bias, HEAD_BIAS)
+        model.lm_head.register_parameter("bias", nn.Parameter(bias, requires_grad=False))
+
+
+def head_bias(model: CausalLM, rows: slice, device: torch.device) -> Tensor | None:
+    """Returns what the head adds to some logits; None: it has no bias."""
+    bias: Tensor | None = model.lm_head.bias
+    return None if bias is None else bias[rows].to(device)
+
+
 def compare_heads(
     model: CausalLM,
     weights: WeightSource,
@@ -132,7 +146,8 @@ def compare_heads(
     with lent(norm, device):
         reference = norm(reference)
         for rows, logits in _head_slices(model, hidden):
-            expected = F.linear(reference, stored[rows].to(device).float())
+            weight, bias = stored[rows].to(device).float(), head_bias(model, rows, device)
+            expected = F.linear(reference, weight, bias)
             comparison.add(model.finish_logits(expected), logits)
             advance((rows.stop - rows.start) * model.lm_head.in_features)
     weights.release()
@@ -166,5 +181,6 @@ def _head_slices(model: CausalLM, hidden: Tensor) -> Iterator[tuple[slice, Tenso
             move(part, hidden.device)
             logits = part(hidden)
         else:
-            logits = F.linear(hidden, head.weight[rows].to(hidden.device))
+            bias = head_bias(model, rows, hidden.device)
+            logits = F.linear(hidden, head.weight[rows].to(hidden.device), bias)
         yield rows, model.finish_logits(logits)

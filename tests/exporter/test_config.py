@@ -173,8 +173,8 @@ def test_end_of_text_ids(stored: Any, ids: tuple[int, ...]) -> None:
         None,
         "",
         "gpt2",
-        "mixtral",
-        "qwen2_moe",
+        "falcon",
+        "deepseek_v3",
         "qwen2_vl",
         "llava",
         "gemma3",
@@ -236,7 +236,8 @@ def test_a_flag_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
 
 
 ACTIVATIONS = (
-    "supported are 'silu', 'swish', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu', 'quick_gelu'."
+    "supported are 'silu', 'swish', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu', 'relu2', "
+    "'quick_gelu'."
 )
 ROPE_TYPES = "'default', 'linear', 'dynamic', 'yarn', 'longrope', 'su', 'llama3', 'proportional'"
 

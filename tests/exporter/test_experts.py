@@ -20,7 +20,7 @@ from exporter.catalogue.find import EMBEDDED
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
-from exporter.models.experts_operator import route
+from exporter.models.experts_operator import Routing, route
 from exporter.models.families import decoder_spec
 from exporter.models.spec import ExpertsSpec, MlpSpec
 from exporter.options import ExportOptions
@@ -36,6 +36,7 @@ SPECS = {
     "biases": ExpertsSpec(MlpSpec(40, "gelu_tanh", bias=True), 5, 4, router_bias=True),
     "clamped": CLAMPED,
     "one": ExpertsSpec(MlpSpec(48), 1, 1),
+    "sigmoids": replace(EXPERTS, sigmoid=True, choice_bias=True, share_scale=2.5),
 }
 
 
@@ -46,10 +47,10 @@ def model_of(experts: ExpertsSpec, scheme: str) -> CausalLM:
 
 def test_the_highest_scores_are_chosen() -> None:
     scores = torch.tensor([[1.0, 3.0, 2.0], [0.0, -1.0, 1.0]])
-    weights, chosen = route(scores, 2, normalized=True)
+    weights, chosen = route(scores, Routing(2, normalized=True))
     assert chosen.tolist() == [[1, 2], [2, 0]]
     torch.testing.assert_close(weights, torch.tensor([[1.0, 0.0], [1.0, 0.0]]).softmax(-1))
-    weights, _ = route(scores, 2, normalized=False)
+    weights, _ = route(scores, Routing(2, normalized=False))
     torch.testing.assert_close(weights, scores.softmax(-1).gather(1, chosen))
 
 

@@ -1,5 +1,6 @@
 """Layers without attention are quantized as the others are, by what their blocks tell."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,15 @@ CONFIGS = {
         "linear_key_head_dim": 16,
         "linear_value_head_dim": 16,
     },
+    "phi": {"intermediate_size": 96},
+    "qwen2_moe": {
+        "intermediate_size": 96,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "shared_expert_intermediate_size": 64,
+        "mlp_only_layers": [1],
+    },
     "gemma4_text": {
         "intermediate_size": 96,
         "num_hidden_layers": 6,
@@ -68,8 +78,10 @@ def tokens(windows: int, seed: int) -> Tensor:
     return torch.randint(90, (windows, 16), generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-@pytest.mark.parametrize("model_type", CONFIGS)
+@pytest.mark.parametrize(
+    ("model_type", "name"),
+    [case for case in product(CONFIGS, SCHEMES) if case != ("qwen2_moe", "awq4")],
+)
 def test_a_scheme_measures_the_model_that_it_makes(model_type: str, name: str) -> None:
     model = random_model(decoder_spec({**SHAPE, **CONFIGS[model_type], "model_type": model_type}))
     with torch.device("meta"):
@@ -89,7 +101,11 @@ def test_a_scheme_measures_the_model_that_it_makes(model_type: str, name: str) -
     for layer in made.model.layers:
         assert isinstance(layer, nn.Module)
         linears = [layer.get_submodule(path) for p in parts_of_layer(layer) for path in p.linears]
-        floats = [each for each in layer.modules() if isinstance(each, nn.Linear)]
+        floats = [
+            each
+            for path, each in layer.named_modules()
+            if isinstance(each, nn.Linear) and not path.endswith(("router", "row_gate"))
+        ]
         assert len(floats) == (len(linears) if name == "none" else 0)
         assert name == "none" or all(isinstance(each, QuantizedLinear) for each in linears)
 
@@ -151,11 +167,8 @@ def test_a_budget_is_spread_over_it(model_type: str) -> None:
         empty, Scheme("rtn4"), Budget(bits=6.5), weights, tokens(8, 9), lambda: None
     )
     parts = {part.name for part in parts_of(empty, Scheme("rtn4"), STOCK)}
-    mixer = {
-        "lfm2": "conv.in_proj",
-        "qwen3_5_text": "linear_attn.in_proj",
-        "gemma4_text": "self_attn.qkv_proj",
-    }[model_type]
+    mixers = {"lfm2": "conv.in_proj", "qwen3_5_text": "linear_attn.in_proj"}
+    mixer = mixers.get(model_type, "self_attn.qkv_proj")
     assert f"model.layers.0.{mixer}" in parts and chosen.types
     report = quantize(made, chosen, weights, tokens(24, 1), tokens(8, 9))
     assert 5 < report.size.bits_per_weight <= 6.5

@@ -133,7 +133,7 @@ def _others(value: Any) -> list[Any]:
     if isinstance(value, str):
         return [None, "relu", "", 7, [value]]
     if isinstance(value, list):
-        return [None, [], value[:-1], [*value, value[-1]], value[::-1], "x", {}]
+        return [None, [], value[:-1], [*value, *value[-1:]], value[::-1], "x", {}]
     if isinstance(value, dict):
         return [None, [], {}, "x", 7]
     return [1, 7, 1.5, True, "x", "all", [], {}]

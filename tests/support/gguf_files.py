@@ -39,7 +39,7 @@ def metadata_of(
     Args:
         names: the architecture's own keys, behind its name and a dot, with config.json's fields.
     """
-    fields = {**COMMON, **(names or {})}
+    fields = {key: name for key, name in COMMON.items() if name in config} | dict(names or {})
     stored = {f"{architecture}.{key}": config[name] for key, name in fields.items()}
     return {"general.architecture": architecture, **stored}
 

@@ -18,6 +18,7 @@ def with_split_experts(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Experts as the converter has them: gate and up apart, matrices as (out, in)."""
     made: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
+        name = name.replace(".block_sparse_moe.", ".mlp.")
         block, is_expert, part = name.partition(".mlp.experts.")
         if name.endswith(".sinks"):
             made[f"{name}.weight"] = tensor

@@ -26,7 +26,7 @@ _ENDS = [151329, 151336, 151338]
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
     if fields.get("eos_token_id") is None:
-        fields["eos_token_id"] = _ENDS
+        fields["eos_token_id"] = [end for end in _ENDS if end < count(fields, "vocab_size")]
     mixer = unrotated_attention(fields, bias=flag(fields, "attention_bias"))
     mixer = replace(mixer, rotary=rotary(fields, mixer.head_dim))
     return decoder(fields, [LayerSpec(mixer, mlp(fields))] * count(fields, "num_hidden_layers"))

@@ -30,7 +30,8 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
         if not is_router:
             return kept
         sparse = f"{block}.block_sparse_moe.router"
-        return Stored((f"{sparse}.layer.{end}",)).or_else(Stored((f"{sparse}.{end}",)))
+        others = Stored((f"{sparse}.{end}",)).or_else(kept)
+        return Stored((f"{sparse}.layer.{end}",)).or_else(others)
     number, part, _ = rest.split(".")
     size = spec.layers[0].feed_forward.intermediate_size
     sparse = f"{block}.block_sparse_moe"

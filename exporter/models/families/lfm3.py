@@ -54,7 +54,8 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
         window = count(fields, "sliding_window") if kind == SLIDING else None
         own = replace(mixer, rotary=table, window=window)
         layers[kind] = LayerSpec(own, feed_forward, *norms)
-    fields |= {"rms_norm_eps": positive(fields, "norm_eps"), "layer_types": None}
+    eps = "norm_eps" if fields.get("rms_norm_eps") is None else "rms_norm_eps"  # which goes first
+    fields |= {"rms_norm_eps": positive(fields, eps), "layer_types": None}
     return decoder(fields, [layers[kind] for kind in kinds])
 
 

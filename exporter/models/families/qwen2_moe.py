@@ -54,7 +54,7 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
     """The shared expert is a part of the mixture, and so is the linear of its gate."""
     gate = name.replace(".shared_expert.row_gate.", ".mlp.shared_expert_gate.")
     if gate != name:
-        return Stored((gate,))
+        return Stored((gate,)).then(lambda row: row.view(1, -1))  # of GGUF, a vector
     return qwen3_moe.stored(spec, name.replace(".shared_expert.", ".mlp.shared_expert."))
 
 

@@ -1,6 +1,8 @@
 """Command R."""
 
-from support.family_data import EITHER, FamilyData, Row
+from support.family_data import EITHER, FamilyData, GgufForm, Row
+
+KEYS = {"attention.layer_norm_epsilon": "layer_norm_eps", "logit_scale": "logit_scale"}
 
 DATA = FamilyData(
     models="Command R, Aya 23",
@@ -15,4 +17,5 @@ DATA = FamilyData(
         "layer_norm_eps": [1e-5, 1e-3],
     },
     checked=["tied"],
+    gguf={"tied": GgufForm("command-r", KEYS)},
 )

@@ -1,7 +1,7 @@
 """Command R7B and A."""
 
 from support.families import cohere
-from support.family_data import MAYBE_KINDS, MIXED, WINDOWS, FamilyData, Row
+from support.family_data import MAYBE_KINDS, MIXED, WINDOW_KEYS, WINDOWS, FamilyData, GgufForm, Row
 
 DATA = FamilyData(
     models="Command R7B, Command A",
@@ -18,4 +18,5 @@ DATA = FamilyData(
     },
     drawn={**cohere.DATA.drawn, "layer_types": MAYBE_KINDS, "sliding_window": WINDOWS},
     swept="listed",
+    gguf={"pattern": GgufForm("cohere2", {**cohere.KEYS, **WINDOW_KEYS})},
 )

@@ -1,6 +1,6 @@
 """Gemma."""
 
-from support.family_data import EITHER, FamilyData, Row
+from support.family_data import EITHER, HEAD_KEYS, FamilyData, GgufForm, Row
 
 DATA = FamilyData(
     models="Gemma",
@@ -10,5 +10,6 @@ DATA = FamilyData(
         "biases": dict(head_dim=8, attention_bias=True, tie_word_embeddings=False),
     },
     drawn={"attention_bias": EITHER, "head_dim": [8]},
+    gguf={"tied": GgufForm("gemma", HEAD_KEYS)},
     norms_from_one=True,
 )

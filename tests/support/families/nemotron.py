@@ -1,7 +1,7 @@
 """Nemotron."""
 
 from support.families.glm import drawn_part
-from support.family_data import FamilyData, Row, either
+from support.family_data import FamilyData, GgufForm, Row, either
 
 DATA = FamilyData(
     models="Nemotron 4, Minitron",
@@ -17,5 +17,12 @@ DATA = FamilyData(
         "hidden_act": ["relu2", "gelu", "silu"],
     },
     rotary=drawn_part,
+    gguf={
+        "plain": GgufForm(
+            "nemotron",
+            {"attention.layer_norm_epsilon": "norm_eps"},
+            {"rope.dimension_count": 4},
+        )
+    },
     norms_from_one=True,
 )

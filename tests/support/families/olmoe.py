@@ -1,7 +1,8 @@
 """OLMoE."""
 
-from support.family_data import EITHER, EXPERT_KEYS, FamilyData, GgufForm, Row
+from support.family_data import EITHER, FamilyData, GgufForm, Row
 
+KEYS = {"expert_count": "num_experts", "expert_used_count": "num_experts_per_tok"}
 EXPERTS = dict(num_experts=7, num_experts_per_tok=3)
 
 DATA = FamilyData(
@@ -19,5 +20,5 @@ DATA = FamilyData(
         "num_experts": [4, 9],
         "num_experts_per_tok": [1, 2, 4],
     },
-    gguf={"experts": GgufForm("olmoe", EXPERT_KEYS)},
+    gguf={"experts": GgufForm("olmoe", KEYS)},
 )

@@ -1,7 +1,7 @@
 """Phi-1 to 2."""
 
 from support.families.glm import drawn_part
-from support.family_data import FamilyData, Row
+from support.family_data import FamilyData, GgufForm, Row
 from support.rotary_fields import rope
 
 DATA = FamilyData(
@@ -16,4 +16,11 @@ DATA = FamilyData(
     drawn={"layer_norm_eps": [1e-5, 1e-3], "tie_word_embeddings": [False]},
     rotary=drawn_part,
     checked=["plain"],
+    gguf={
+        "plain": GgufForm(
+            "phi2",
+            {"attention.layer_norm_epsilon": "layer_norm_eps"},
+            {"rope.dimension_count": 4},
+        )
+    },
 )

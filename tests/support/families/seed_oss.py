@@ -1,6 +1,6 @@
 """Seed-OSS."""
 
-from support.family_data import FamilyData, Row, either
+from support.family_data import HEAD_KEYS, FamilyData, GgufForm, Row, either
 
 DATA = FamilyData(
     models="Seed-OSS",
@@ -10,4 +10,5 @@ DATA = FamilyData(
         "out-bias": dict(head_dim=8, attention_out_bias=True, mlp_bias=True),
     },
     drawn={**either("attention_bias", "attention_out_bias", "mlp_bias"), "head_dim": [8]},
+    gguf={"plain": GgufForm("seed_oss", HEAD_KEYS)},
 )

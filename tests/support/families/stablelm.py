@@ -1,7 +1,12 @@
 """StableLM."""
 
 from support.families.glm import drawn_part
-from support.family_data import FamilyData, Row, either
+from support.family_data import FamilyData, GgufForm, Row, either
+
+KEYS = {
+    "attention.layer_norm_epsilon": "layer_norm_eps",
+    "use_parallel_residual": "use_parallel_residual",
+}
 
 DATA = FamilyData(
     models="StableLM 2, 3B, Zephyr",
@@ -12,4 +17,8 @@ DATA = FamilyData(
     },
     drawn={**either("use_qkv_bias", "use_parallel_residual"), "layer_norm_eps": [1e-5, 1e-3]},
     rotary=drawn_part,
+    gguf={
+        label: GgufForm("stablelm", KEYS, {"rope.dimension_count": 2})
+        for label in ("sequential", "parallel")
+    },
 )
