@@ -62,12 +62,12 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
         raise refused(model, inputs, dims, error) from error
     if max_seq_len > 1:
         _admit_last_position(program, max_context_len)
-    _end_traces_at_the_model(program)
+    end_traces_at_the_model(program)
     drop_unread_buffers(program)
     return program
 
 
-def _end_traces_at_the_model(program: ExportedProgram) -> None:
+def end_traces_at_the_model(program: ExportedProgram) -> None:
     """Removes the inner part of stack traces in quantized and adapted linears: the line that calls
     a module is the node's line."""
     for node in program.graph.nodes:
