@@ -161,5 +161,5 @@ def _get_one(name: str) -> "Delegate":
 
 
 def _offered() -> dict[str, importlib.metadata.EntryPoint]:
-    found = importlib.metadata.entry_points(group="thimble.delegates")
-    return {entry_point.name: entry_point for entry_point in found}
+    entries = importlib.metadata.entry_points(group="thimble.delegates")
+    return {entry_point.name: entry_point for entry_point in entries}

@@ -34,8 +34,10 @@ from delegates.to_executorch import Lowered
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
 
+# The inputs of `forward` to its output: of a decoder, tokens (1, seq_len) and input_pos (1,) to
+# (1, vocab_size).
+Step = Callable[..., Tensor]
 ModuleRun = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # a module's inputs -> its outputs
-Step = Callable[[Tensor, Tensor], Tensor]  # tokens (1, seq_len), input_pos (1,) -> (1, vocab_size)
 
 
 class Delegate(Protocol):

@@ -4,6 +4,7 @@ other module, `Program("module.pte")(array)`."""
 from runtime.answer_options import AnswerOptions
 from runtime.binding.logprobs import TokenLogprob
 from runtime.chat import Chat
+from runtime.embedder import Embedder, Embeddings
 from runtime.engine import Engine
 from runtime.errors import RunnerError
 from runtime.generation import Generation
@@ -15,6 +16,8 @@ from runtime.tool_chat import Reply, ask
 __all__ = [
     "AnswerOptions",
     "Chat",
+    "Embedder",
+    "Embeddings",
     "Engine",
     "Generation",
     "Program",

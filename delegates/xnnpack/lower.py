@@ -42,7 +42,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=always,
-    supports=frozenset({Feature.WINDOWS, Feature.SHARED_CACHES}),
+    supports=frozenset({Feature.WINDOWS, Feature.SHARED_CACHES, Feature.OTHER_STEPS}),
 )
 
 

@@ -112,7 +112,7 @@ def event_handles(processed: bytes) -> dict[str, tuple[int, ...]]:
         )
     }
     counts: Counter[str] = Counter()
-    found: dict[str, tuple[int, ...]] = {}
+    handles_of: dict[str, tuple[int, ...]] = {}
     nodes = graph["xnodes"]
     for node, handle in zip(nodes, _handles(nodes), strict=True):
         for name in _names(
@@ -120,8 +120,8 @@ def event_handles(processed: bytes) -> dict[str, tuple[int, ...]]:
         ):
             counts[name] += 1
             if handle != _UNKNOWN_HANDLE:
-                found[f"{name} #{counts[name]}"] = (handle,)
-    return found
+                handles_of[f"{name} #{counts[name]}"] = (handle,)
+    return handles_of
 
 
 def _handles(nodes: list[dict[str, Any]]) -> list[int]:

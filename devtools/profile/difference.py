@@ -150,12 +150,12 @@ def _conditions(a: Sequence[Profile], b: Sequence[Profile]) -> list[str]:
     """A note on each fact in which the runs of the sides differ, besides their program."""
     notes = []
     for fact, name in _FACTS.items():
-        told = [
+        facts = [
             " and ".join(sorted({profile.facts.get(fact, "none") for profile in side}))
             for side in (a, b)
         ]
-        if told[0] != told[1]:
-            notes.append(f"A and B did not run alike: {name} {told[0]} in A, {told[1]} in B")
+        if facts[0] != facts[1]:
+            notes.append(f"A and B did not run alike: {name} {facts[0]} in A, {facts[1]} in B")
     return notes
 
 
@@ -214,7 +214,7 @@ def _tracks(runs: Sequence[Sequence[Call]], view: View) -> dict[str, _Track]:
     for run in runs:
         times = [{row.key: row.self_ns for row in make_rows([call], view)} for call in run]
         for key, track in tracks.items():
-            track.samples.append([float(found.get(key, 0)) for found in times])
+            track.samples.append([float(by_key.get(key, 0)) for by_key in times])
     return _named(tracks)
 
 

@@ -2,13 +2,14 @@
 do."""
 
 import click
+from click.core import ParameterSource
 
 from exporter.command_line.brief import BriefCommand
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.quantization import calibration_options, scheme_options
 from exporter.command_line.request import takes
 from exporter.command_line.version import version_option
 from exporter.commands.request import Request
-from quant.method import SETTINGS
 
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -53,36 +54,7 @@ Examples:
     type=FilledPath("name a file or directory"),
     help="A tokenizer file or directory, if the checkpoint has none.",
 )
-@click.option(
-    "--quant",
-    "scheme",
-    metavar="SCHEME",
-    default="gptq4",
-    help="none (float32), rtn8 (8 bits), keep (the integers of a GGUF file of Q8_0 or Q4_0, or of "
-    "a symmetric GPTQ, AWQ or compressed-tensors checkpoint), or 4 bits: gptq4 (calibrated, best "
-    "quality), rtn4 (rounded to nearest), hqq4, awq4.",
-)
-@click.option(
-    "--method",
-    metavar="NAME=VALUE[,...]",
-    type=FilledText("write NAME=VALUE, such as rotation=none"),
-    help="How a 4-bit scheme chooses its integers, such as drift=none,descent=0 or rotation=none; "
-    f"the names are {', '.join(SETTINGS)}.",
-)
-@click.option(
-    "--group-size",
-    metavar="N",
-    default=32,
-    help="Number of inputs that share a scale: 32, 64 or 128. xnnpack, coreml and mlx store rtn8 "
-    "with one scale a row.",
-)
-@click.option(
-    "--head-bits",
-    metavar="N",
-    type=int,
-    help="Bits of the embedding and lm_head: 8, 6, 5 or 4, with those of --quant in all layers. By "
-    "default 8; gptq4 for cpu and mps mixes 4 to 8 bits everywhere, within the same size.",
-)
+@scheme_options
 @click.option(
     "--bits",
     metavar="B",
@@ -95,20 +67,7 @@ Examples:
     help="Mix 4 to 8 bits so that the file is at most this large; a number and a unit, such as "
     "700MB.",
 )
-@click.option(
-    "--calibration",
-    type=FilledPath("name a text file"),
-    help="Text for calibration and for measuring quality (on its last tenth, which is held "
-    "out). By default: texts in the package, and for half of the calibration a text that "
-    "the model writes.",
-)
-@click.option(
-    "--calibration-tokens",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Number of tokens to calibrate on (gptq4, awq4, --bits, --max-size); by default 32768, "
-    "or 16384 for models of 100 million weights or more.",
-)
+@calibration_options
 @click.option(
     "--max-context-len",
     metavar="N",
@@ -221,6 +180,11 @@ def main(request: Request) -> None:
         )
     if request.cache is not None and request.no_cache:
         raise click.UsageError("--cache and --no-cache contradict each other; use only one.")
+    from exporter.commands.embedding import encoder_directory, run_embedding_export
+
+    encoder = encoder_directory(request)
+    if encoder is not None and (request.explain or request.explain_json is not None):
+        raise click.UsageError("--explain does not support models of embeddings yet.")
     if request.explain or request.explain_json is not None:
         if request.out is not None or request.etrecord is not None:
             raise click.UsageError("--explain exports nothing; leave out --out and --etrecord.")
@@ -230,6 +194,11 @@ def main(request: Request) -> None:
         return
     if request.out is None:
         raise click.UsageError("No output file was given; add --out model.pte.")
+    if encoder is not None:
+        source = click.get_current_context().get_parameter_source("scheme")
+        default = source is ParameterSource.DEFAULT
+        run_embedding_export(request, encoder, request.out, default)
+        return
     from exporter.commands.export import run_export
 
     run_export(request, request.out)

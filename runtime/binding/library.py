@@ -1,4 +1,4 @@
-"""libthimble for ctypes: the functions of thimble.h and thimble_program.h in
+"""libthimble for ctypes: the functions of thimble.h, thimble_embedder.h and thimble_program.h in
 runtime/cpp/c_interface."""
 
 import ctypes
@@ -92,6 +92,18 @@ class EngineOptions(ctypes.Structure):
         ("queue", ctypes.c_int32),
         ("prompt_rows", ctypes.c_int32),
     ]
+
+
+class Text(ctypes.Structure):
+    """thimble_text."""
+
+    _fields_ = [("text", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+
+
+class EmbeddingCounts(ctypes.Structure):
+    """thimble_embedding_counts."""
+
+    _fields_ = [("tokens", ctypes.c_int64), ("cut", ctypes.c_int64)]
 
 
 class Request(ctypes.Structure):
@@ -199,6 +211,16 @@ def _declare(lib: ctypes.CDLL) -> None:
         "engine_free": (None, pointer),
         "encode_prompt": (wide, pointer, text, size, tokens, wide, text, size),
         "free": (None, pointer),
+        "embedder_load": (pointer, text, load_options, text, size),
+        "embedder_width": (wide, pointer),
+        "embedder_max_seq_len": (wide, pointer),
+        "embedder_prompts": (wide, pointer),
+        "embedder_prompt_at": (text, pointer, wide),
+        "embedder_run": (
+            *(number, pointer, ctypes.POINTER(Text), wide, text, logits),
+            *(ctypes.POINTER(EmbeddingCounts), text, size),
+        ),
+        "embedder_free": (None, pointer),
         "program_load": (pointer, text, load_options, text, size),
         "program_signature": (text, pointer),
         "program_run": (number, pointer, ctypes.POINTER(Tensor), size, text, size),

@@ -1,5 +1,7 @@
 """Regular expressions, choices and GBNF as constraints."""
 
+import itertools
+import json
 import random
 import re
 from pathlib import Path
@@ -99,11 +101,13 @@ def test_texts(cpp_build: Path, regex: str, text: str, place: str) -> None:
 
 
 REFUSALS = [
-    ("a(?!b)", "is refused at offset 1: a negative lookahead is not supported"),
     ("(?<=b)a", "is refused at offset 0: a lookbehind is not supported"),
     (r"(a)\1", r"is refused at offset 3: the back reference \1 is not supported"),
     (r"(?<n>a)\k<n>", r"is refused at offset 7: the back reference \k is not supported"),
-    (r"a\b", r"is refused at offset 1: the word boundary \b is not supported"),
+    ("(?<!b)a", "is refused at offset 0: a negative lookbehind is not supported"),
+    (r"a\b*", "is refused at offset 3: an anchor or a lookahead cannot be repeated"),
+    ("(?=a)+", "is refused at offset 5: an anchor or a lookahead cannot be repeated"),
+    (r"[\B]", r"is refused at offset 1: the escape \B has no meaning"),
     (r"\p{L}", r"is refused at offset 0: the Unicode property \p is not supported"),
     (r"\q", r"is refused at offset 0: the escape \q has no meaning"),
     ("(a", "is refused at offset 0: a group is not closed"),
@@ -130,11 +134,56 @@ def test_refusals(cpp_build: Path, regex: str, end: str) -> None:
     assert said.startswith("the regular expression '" + regex[:60]) and said.endswith(end)
 
 
-def test_an_anchor_inside_is_refused(cpp_build: Path) -> None:
-    assert refusal(cpp_build, "regex", "a(^b)") == (
-        "the anchor ^ at offset 2 of the regular expression is not at its edge: only there it is "
-        "supported"
-    )
+@pytest.mark.parametrize(
+    ("regex", "sentence"),
+    [
+        (
+            "a(^b)",
+            "the anchor ^ at offset 2 of the regular expression is not at its edge: only there it "
+            "is supported",
+        ),
+        (
+            "(a(?=b))*c",
+            "the lookahead at offset 2 of the regular expression is within a group that is "
+            "repeated, or that more follows: only at the end of the expression it is supported",
+        ),
+        (
+            r"x(?=\ba)a",
+            "the lookahead at offset 1 of the regular expression stands beside \\b or \\B: only "
+            "behind ^ that is supported",
+        ),
+    ],
+)
+def test_an_anchor_inside_is_refused(cpp_build: Path, regex: str, sentence: str) -> None:
+    assert refusal(cpp_build, "regex", regex) == sentence
+
+
+ASSERTIONS = [
+    r"\bab\b",
+    r"\B-\B",
+    r"^\b|a\b$",
+    r"(\ba|b)*c",
+    r"a(?!b)",
+    r"^(?=.*[A-Z])(?=.*\d)[A-Za-z\d]{3,}$",
+    "^(?!.*--)[a-z-]+$",
+    r"^(?!ab$|b$)\w+$",
+    "(?=a)b|c",
+    "(?!a)(?!b)[a-d]$",
+    "^(?:(?=a)ab|c)$",
+    r"^(?!.*\bb\b).*a",
+]
+
+
+@pytest.mark.parametrize("regex", ASSERTIONS)
+def test_word_boundaries_and_lookaheads(cpp_build: Path, regex: str) -> None:
+    words = ["".join(word) for n in range(5) for word in itertools.product("aA1b- ", repeat=n)]
+    words = [*words[::3], "c", "ab", "b c", "bac", "abA1", 'a"ab"', "\nab\n", "éab", "éb", "a--b"]
+    pattern = re.compile(re.sub(r"\$", r"\\Z", regex), re.ASCII)
+    expected = [pattern.search(word) is not None for word in words]
+    assert True in expected and False in expected
+    schema = {"type": "string", "pattern": regex}
+    texts = [json.dumps(word, ensure_ascii=False) for word in words]
+    assert accepts(cpp_build, "json-schema", schema, texts) == expected
 
 
 def test_a_text_that_is_not_utf8_is_refused(cpp_build: Path) -> None:

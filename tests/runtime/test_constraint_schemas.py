@@ -320,15 +320,24 @@ REFUSALS: list[tuple[object, str]] = [
     ("[" * 1000, "the JSON schema cannot be read: the JSON is not valid at line 1, column 130: it "
      "has more than 128 levels"),
     (3, "the JSON schema at # is 3, but must be an object or a boolean"),
-    ({"properties": {"a": {"not": {}}}, "type": "object"},
-     'the JSON schema has the keyword "not" at #/properties/a, which is not supported: leave it '
+    ({"properties": {"a": {"contains": {}}}, "type": "object"},
+     'the JSON schema has the keyword "contains" at #/properties/a, which is not supported: leave '
+     "it out, and check the answer for it"),
+    ({"properties": {"a": {"not": {"minimum": 3}}}}, "the JSON schema at #/properties/a/not is not "
+     "supported: only a not of types, of an enum or const, of a pattern, of one required name, and "
+     "of an anyOf of these; leave it out, and check the answer for it"),
+    ({"type": "number", "not": {"const": 0.5}}, "the JSON schema at # has a not of [0.5], but of "
+     "values that are left out only strings, integers, booleans and null are supported: leave it "
      "out, and check the answer for it"),
+    ({"allOf": [{"patternProperties": {"a": {}}}, {"properties": {"b": {}}}]}, "the JSON schema at "
+     "# joins patternProperties with other properties by $ref or allOf, which is not supported: "
+     "write them as one"),
     ({"type": "str"}, 'the JSON schema has the type "str" at #, but it must be null, boolean, '
      "integer, number, string, array or object"),
-    ({"type": "integer", "multipleOf": 1.5}, "the JSON schema at # has multipleOf 1.5, but it must "
-     "be a whole number from 1 on"),
-    ({"type": "object", "propertyNames": {"not": {"const": "a"}}}, "the JSON schema has the "
-     'keyword "not" at #/propertyNames, which is not supported: leave it out, and check the answer '
+    ({"type": "integer", "multipleOf": 1.5}, "the JSON schema at # has multipleOf 1.5, but only "
+     "whole numbers from 1 to 1000 are supported"),
+    ({"type": "object", "propertyNames": {"if": {"const": "a"}}}, "the JSON schema has the "
+     'keyword "if" at #/propertyNames, which is not supported: leave it out, and check the answer '
      "for it"),
     ({"type": "object", "propertyNames": {"pattern": "^a"}, "required": ["b"]},
      "the JSON schema has no text that matches"),
@@ -340,17 +349,17 @@ REFUSALS: list[tuple[object, str]] = [
      "within it (#/...) are supported"),
     ({"$ref": "#/$defs/x"}, 'the JSON schema at # refers to "#/$defs/x", which it does not have'),
     ({"$ref": "#"}, "the JSON schema at # has $ref or allOf within each other in more than 64 "
-     "levels: does it refer to itself?"),
+     "levels: write what refers to itself within properties or items"),
     ({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
      "the JSON schema has no text that matches"),
     (False, "the JSON schema has no text that matches"),
     ({"enum": []}, "the JSON schema has no text that matches"),
     ({"type": "integer", "minimum": 3, "maximum": 2}, "the JSON schema has no text that matches"),
-    ({"type": "string", "pattern": "a(?=b)"}, "the JSON schema at # has a pattern that is not "
-     "supported: the regular expression 'a(?=b)' is refused at offset 1: a lookahead is not "
+    ({"type": "string", "pattern": "(?<=a)b"}, "the JSON schema at # has a pattern that is not "
+     "supported: the regular expression '(?<=a)b' is refused at offset 0: a lookbehind is not "
      "supported"),
     ({"type": "string", "pattern": "a.{20}$", "maxLength": 99}, "the JSON schema at # joins "
-     "pattern, format or lengths of a string, which takes more than 20000 states: write them as "
+     "pattern, format, not or lengths of a string, which takes more than 20000 states: write them as "
      "one pattern"),
     ({"pattern": ["a"]}, "the JSON schema at # has a pattern that is not a string"),
     ({"type": "string", "anyOf": [{"pattern": 3}]},
@@ -361,7 +370,8 @@ REFUSALS: list[tuple[object, str]] = [
      "at most 15 digits"),
     ({"x-guidance": {"lenient": True}}, 'the JSON schema\'s x-guidance has "lenient": true, but '
      "only whitespace_flexible (a boolean), item_separator and key_separator (regular "
-     "expressions), and string_quote (a text) are supported"),
+     "expressions), string_quote (a text), and arguments (an object of before_name, before_value, "
+     "behind_value and between, which are texts, and raw_strings, a boolean) are supported"),
     ({"x-guidance": {"item_separator": ""}}, "the JSON schema's x-guidance has the separator \"\", "
      'which must match "," with white space before or behind it'),
     ({"x-guidance": {"key_separator": " ?}"}}, "the JSON schema's x-guidance has the separator "

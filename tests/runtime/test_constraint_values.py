@@ -116,6 +116,61 @@ FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
     ),
     ({"items": {"enum": [1, 1.0, 2]}, "uniqueItems": True, "minItems": 2}, "[2,1]", "[1,1.0]"),
     ({"type": "object", "minProperties": 1}, '{"a":1}', "{}"),
+    ({"type": "object", "minProperties": 2, "maxProperties": 3}, '{"a":1,"b":2}', '{"a":1}'),
+    ({"type": "object", "maxProperties": 1}, '{"a":1}', '{"a":1,"b":2}'),
+    (
+        {"properties": {"a": {}, "b": {}, "c": {}}, "required": ["b"], "minProperties": 2},
+        '{"b":1,"c":1}',
+        '{"b":1}',
+    ),
+    ({"properties": {"a": {}, "b": {}}, "minProperties": 2}, '{"a":1,"b":1}', '{"b":1}'),
+    ({"properties": {"a": {}, "b": {}}, "maxProperties": 1}, '{"b":1}', '{"a":1,"b":1}'),
+    ({"properties": {"a": {}, "b": {}}, "minProperties": 3}, "1", '{"a":1,"b":1}'),
+    ({"type": "object", "patternProperties": {"^x": {"const": 1}}}, '{"xy":1}', '{"xy":2}'),
+    ({"type": "object", "patternProperties": {"^x": {"const": 1}}}, "{}", '{"y":1}'),
+    (
+        {"patternProperties": {"^x": {"const": 1}}, "additionalProperties": {"const": 2}},
+        '{"xy":1,"y":2}',
+        '{"xy":2}',
+    ),
+    (
+        {"patternProperties": {"a": {"type": "string"}, "b": {"maxLength": 1}}},
+        '{"ab":"x"}',
+        '{"ab":"xy"}',
+    ),
+    (
+        {"properties": {"xa": {"maximum": 3}}, "patternProperties": {"^x": {"type": "integer"}}},
+        '{"xa":3,"xb":4}',
+        '{"xa":4}',
+    ),
+    (
+        {"properties": {"a": {}, "b": {}}, "propertyOrdering": ["b", "a"]},
+        '{"b":1,"a":2}',
+        '{"a":2,"b":1}',
+    ),
+    ({"properties": {"a": {}}, "unevaluatedProperties": False}, '{"a":1}', '{"b":1}'),
+    ({"type": "object", "properties": {"a": {"not": {}}}}, "{}", '{"a":1}'),
+    ({"not": {"type": "null"}}, "1", "null"),
+    ({"not": {"type": ["string", "number"]}}, "[1]", "1"),
+    ({"not": {"not": {"const": 1}}}, "1", "2"),
+    ({"type": "string", "not": {"const": ""}}, '"a"', '""'),
+    ({"type": "string", "not": {"enum": ["a", "\n"]}, "maxLength": 2}, '"aa"', '"a"'),
+    ({"type": "string", "not": {"pattern": "^a"}}, '"ba"', '"ab"'),
+    ({"not": {"pattern": "^a"}}, '"ba"', "1"),
+    ({"type": ["integer", "null"], "not": {"enum": [0, None]}}, "10", "-0"),
+    ({"type": "integer", "minimum": 1, "maximum": 3, "not": {"const": 2.0}}, "3", "2"),
+    ({"type": "boolean", "not": {"const": True}}, "false", "true"),
+    ({"enum": ["a", "b", 1], "not": {"anyOf": [{"const": "a"}, {"type": "number"}]}}, '"b"', "1"),
+    ({"type": "object", "not": {"required": ["a"]}}, '{"b":1}', '{"a":1}'),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}], "not": {"const": "x"}}, '"y"', '"x"'),
+    (
+        {"type": "string", "pattern": r"^(?=.*\d)(?=.*[A-Z]).{3,}$", "maxLength": 4},
+        '"aB1"',
+        '"ab1"',
+    ),
+    ({"type": "string", "pattern": r"\bcat\b"}, '"a cat."', '"cats"'),
+    ({"type": "string", "format": "uri", "maxLength": 2083, "minLength": 1}, '"x:"', '"x"'),
+    ({"type": "string", "format": "email", "maxLength": 320}, '"a@b"', '"ab"'),
     ({"properties": {"a": {}, "b": {}}, "minProperties": 1}, '{"b":1}', "{}"),
     ({"type": "integer", "multipleOf": 7}, "-14", "15"),
     ({"type": "integer", "multipleOf": 250, "minimum": 1, "exclusiveMaximum": 1000}, "750", "1000"),
@@ -127,3 +182,32 @@ def test_schemas_of_frameworks(
     cpp_build: Path, schema: dict[str, object], right: str, wrong: str
 ) -> None:
     assert accepts(cpp_build, SCHEMA, schema, [right, wrong]) == [True, False]
+
+
+def test_classes_that_extend_each_other(cpp_build: Path) -> None:
+    """Both refer to themselves: a part of A is one of B too."""
+    base = {"properties": {"next": {"$ref": "#/$defs/B"}, "all": {"items": {"$ref": "#/$defs/B"}}}}
+    derived = {
+        "allOf": [{"$ref": "#/$defs/B"}],
+        "properties": {"next": {"$ref": "#/$defs/A"}, "n": {"type": "integer"}},
+    }
+    schema = {"$defs": {"A": {**derived, "type": "object"}, "B": base}, "$ref": "#/$defs/A"}
+    texts = ['{"next":{"next":{"n":1},"n":2}}', '{"next":{"n":"x"}}', '{"next":{"next":1}}']
+    assert accepts(cpp_build, SCHEMA, schema, texts) == [True, False, False]
+
+
+LEFT_OUT: list[tuple[dict[str, object], str]] = [
+    ({"type": "string", "contentEncoding": "x", "if": {}, "pattern": "(?<=a)b"}, '"x"'),
+    ({"type": "number", "multipleOf": 0.01, "minimum": 1}, "1.5"),
+    ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, "[1,1]"),
+    ({"properties": {"a": {"$ref": "other.json"}}, "contains": {}}, '{"a":1}'),
+    ({"type": "string", "pattern": "a.{20}$", "maxLength": 2}, '"xy"'),
+    ({"type": "string", "not": {"minLength": 3}}, '"xyz"'),
+    ({"allOf": [{"patternProperties": {"a": {}}}, {"properties": {"b": {}}}]}, '{"b":1}'),
+]
+
+
+@pytest.mark.parametrize(("schema", "text"), LEFT_OUT)
+def test_what_is_left_out(cpp_build: Path, schema: dict[str, object], text: str) -> None:
+    assert refusal(cpp_build, SCHEMA, schema)
+    assert accepts(cpp_build, "relaxed-schema", schema, [text, "["]) == [True, False]

@@ -113,22 +113,6 @@ inline Status check(const thimble_options& options) {
                       number("min_p").check(double{options.min_p})});
 }
 
-inline Status check(const thimble_load_options& options) {
-  return first_error({check("threads", options.threads, 0, kMaxThreads),
-                      check<int32_t>("cache_type", options.cache_type, THIMBLE_CACHE_DEFAULT,
-                                     THIMBLE_CACHE_INT8)});
-}
-
-inline constexpr thimble_load_options kLoadDefaults = {0, THIMBLE_CACHE_DEFAULT, 0};
-
-inline LoadOptions to_load(const thimble_load_options& options) {
-  LoadOptions load;
-  load.threads = options.threads;
-  load.cache_type = options.cache_type;
-  load.huge_pages = options.huge_pages != 0;
-  return load;
-}
-
 /// Starts a recording of at most so many calls and bytes; 0: the defaults.
 inline Status start_recording(Recorder& recorder, int64_t max_calls, int64_t max_bytes) {
   constexpr int64_t kMaxBytes = int64_t{1} << 30;  // a flatbuffer ends at 2 GB

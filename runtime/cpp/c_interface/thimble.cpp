@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "c_interface/load_options.h"
 #include "c_interface/shared.h"
 #include "constraint/json.h"
 #include "model/version.h"

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "c_interface/load_options.h"
 #include "c_interface/shared.h"
 #include "tensors/tensor_program.h"
 

@@ -26,16 +26,16 @@ const char* name_of(Kind kind) {
 }
 
 Result<Grammar::Node> parse(const ConstraintText& text, const TokenNames& tokens, Grammar* grammar,
-                            std::vector<std::string>* notes) {
+                            SchemaReading* reading) {
   switch (text.kind) {
     case Kind::kJsonSchema:
-      return parse_schema(text.text, tokens, grammar, notes);
+      return parse_schema(text.text, tokens, grammar, reading);
     case Kind::kRegex:
       return parse_regex(text.text, grammar);
     case Kind::kChoice:
       return parse_choice(text.text, grammar);
     case Kind::kGrammar:
-      return parse_gbnf(text.text, tokens, grammar, notes);
+      return parse_gbnf(text.text, tokens, grammar, reading);
     case Kind::kNone:
       break;
   }
@@ -45,9 +45,9 @@ Result<Grammar::Node> parse(const ConstraintText& text, const TokenNames& tokens
 }  // namespace
 
 Result<Program> compile_constraint(const ConstraintText& text, const TokenNames& tokens,
-                                   std::vector<std::string>* notes) {
+                                   SchemaReading* reading) {
   Grammar grammar;
-  const Result<Grammar::Node> node = parse(text, tokens, &grammar, notes);
+  const Result<Grammar::Node> node = parse(text, tokens, &grammar, reading);
   if (!node.ok()) return node.status();
   Result<Program> program = compile_program(grammar, *node);
   if (program.ok()) return program;
@@ -59,13 +59,15 @@ Result<Program> compile_constraint(const ConstraintText& text, const TokenNames&
 }
 
 Result<std::unique_ptr<Constraint>> Constraint::compile(
-    const ConstraintText& text, std::shared_ptr<const Vocabulary> vocabulary) {
-  std::vector<std::string> notes;
-  Result<Program> program = compile_constraint(text, vocabulary->names(), &notes);
+    const ConstraintText& text, std::shared_ptr<const Vocabulary> vocabulary,
+    const StillWanted& wanted) {
+  const Interruption interruption(&wanted);
+  SchemaReading reading{text.relax, {}};
+  Result<Program> program = compile_constraint(text, vocabulary->names(), &reading);
   if (!program.ok()) return program.status();
   std::unique_ptr<Constraint> constraint(
       new Constraint(std::move(*program), std::move(vocabulary)));
-  constraint->notes_ = std::move(notes);
+  constraint->reading_ = std::move(reading);
   return constraint;
 }
 

@@ -5,8 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "constraint/interruption.h"
 #include "constraint/masks.h"
 #include "constraint/recognizer.h"
+#include "constraint/schema_reading.h"
 #include "constraint/vocabulary.h"
 #include "core/status.h"
 
@@ -24,19 +26,24 @@ struct ConstraintText {
 
   Kind kind = Kind::kNone;
   std::string text;
+  bool relax = false;  ///< what is not supported of a schema is left out, and no error
+
+  bool operator==(const ConstraintText& other) const {
+    return kind == other.kind && text == other.text && relax == other.relax;
+  }
 };
 
-/// Compiles a constraint's text, which may name `tokens`; adds what its reader should know to
-/// `notes`.
+/// Compiles a constraint's text, which may name `tokens`; adds what its reader should know.
 Result<Program> compile_constraint(const ConstraintText& text, const TokenNames& tokens,
-                                   std::vector<std::string>* notes);
+                                   SchemaReading* reading);
 
 /// A compiled constraint for the tokens of a vocabulary, with all that is kept from one answer to
 /// the next. One thread at a time may use it.
 class Constraint {
  public:
   static Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text,
-                                                     std::shared_ptr<const Vocabulary> vocabulary);
+                                                     std::shared_ptr<const Vocabulary> vocabulary,
+                                                     const StillWanted& wanted = nullptr);
 
   /// Begins a new text: what is kept of earlier ones is forgotten if it is too much, so that their
   /// matchers end here.
@@ -45,7 +52,10 @@ class Constraint {
   Recognizer& recognizer() { return recognizer_; }
   Masks& masks() { return masks_; }
   const TokenNames& names() const { return vocabulary_->names(); }
-  const std::vector<std::string>& notes() const { return notes_; }
+  /// Where texts are other than schemas say, a sentence each.
+  const std::vector<std::string>& notes() const { return reading_.notes; }
+  /// What was left out of schemas, a sentence each.
+  const std::vector<std::string>& left_out() const { return reading_.left_out; }
 
  private:
   Constraint(Program program, std::shared_ptr<const Vocabulary> vocabulary)
@@ -56,7 +66,7 @@ class Constraint {
   std::shared_ptr<const Vocabulary> vocabulary_;
   Recognizer recognizer_;
   Masks masks_;
-  std::vector<std::string> notes_;
+  SchemaReading reading_;
 };
 
 /// A text under a constraint, which grows piece by piece and can be taken back. A copy costs what

@@ -25,9 +25,8 @@ bool is_name(char c) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const TokenNames& tokens, Grammar* grammar,
-         std::vector<std::string>* notes)
-      : text_(text), tokens_(tokens), grammar_(grammar), notes_(notes) {}
+  Parser(std::string_view text, const TokenNames& tokens, Grammar* grammar, SchemaReading* reading)
+      : text_(text), tokens_(tokens), grammar_(grammar), reading_(reading) {}
 
   Result<Grammar::Node> parse() {
     if (with_valid_utf8(text_) != text_) return Status::error("the grammar is not UTF-8");
@@ -264,14 +263,17 @@ class Parser {
     }
     const auto [place, is_new] = schemas_.try_emplace(to_text(*schema));
     if (is_new) {
-      std::vector<std::string> notes;
-      const Result<Grammar::Node> compiled = schema_node(*schema, tokens_, grammar_, &notes);
+      SchemaReading own{reading_->relax, {}};
+      const Result<Grammar::Node> compiled = schema_node(*schema, tokens_, grammar_, &own);
       if (!compiled.ok()) {
         error_ = Status::error(rule + ": " + compiled.message());
         return false;
       }
       place->second = grammar_->shared(*compiled);
-      for (const std::string& note : notes) notes_->push_back(rule + ": " + note);
+      for (const std::string& note : own.notes) reading_->note(rule + ": " + note);
+      for (const std::string& what : own.left_out) {
+        reading_->left_out.push_back(rule + ": " + what);
+      }
     }
     *node = place->second;
     return true;
@@ -372,7 +374,7 @@ class Parser {
   std::string_view text_;
   const TokenNames& tokens_;
   Grammar* grammar_;
-  std::vector<std::string>* notes_;
+  SchemaReading* reading_;
   size_t at_ = 0;
   std::map<std::string, NamedRule> rules_;
   std::string rule_name_;                         ///< the one that is parsed
@@ -383,8 +385,8 @@ class Parser {
 }  // namespace
 
 Result<Grammar::Node> parse_gbnf(std::string_view text, const TokenNames& tokens, Grammar* grammar,
-                                 std::vector<std::string>* notes) {
-  return Parser(text, tokens, grammar, notes).parse();
+                                 SchemaReading* reading) {
+  return Parser(text, tokens, grammar, reading).parse();
 }
 
 }  // namespace thimble

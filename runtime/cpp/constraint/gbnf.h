@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "constraint/grammar.h"
+#include "constraint/schema_reading.h"
 #include "constraint/token_names.h"
 #include "core/status.h"
 
@@ -12,8 +13,8 @@ namespace thimble {
 
 /// The texts of the rule "root" of a grammar in GBNF, llama.cpp's notation. Beside that:
 /// - <|name|> and <"any name"> are a token by its name, <[128010]> is one by its id.
-/// - %json and a JSON schema are the JSON that the schema describes. Notes are those of schemas.
+/// - %json and a JSON schema are the JSON that the schema describes.
 Result<Grammar::Node> parse_gbnf(std::string_view text, const TokenNames& tokens, Grammar* grammar,
-                                 std::vector<std::string>* notes);
+                                 SchemaReading* reading);
 
 }  // namespace thimble

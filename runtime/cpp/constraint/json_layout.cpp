@@ -33,6 +33,22 @@ Result<Grammar::Node> separator_node(const std::string& regex, const char* mark,
 
 }  // namespace
 
+CodePoints name_letters() {
+  CodePoints letters('0', '9');
+  for (const auto& [low, high] : {std::pair{'A', 'Z'}, {'a', 'z'}, {'_', '_'}, {'-', '.'}}) {
+    letters.add(static_cast<uint32_t>(low), static_cast<uint32_t>(high));
+  }
+  return letters;
+}
+
+JsonLayout::JsonLayout(Grammar* grammar, const JsonSpacing& spacing)
+    : grammar_(grammar),
+      strings_(grammar, spacing.strings),
+      names_(grammar, spacing.names),
+      argument_names_(grammar, {"", false, name_letters()}),
+      raw_(grammar, {"", false, CodePoints::all()}),
+      arguments_(spacing.arguments) {}
+
 Result<JsonLayout> JsonLayout::create(Grammar* grammar, const JsonSpacing& spacing) {
   JsonLayout layout(grammar, spacing);
   ByteSet white;
@@ -63,7 +79,7 @@ Grammar::Node JsonLayout::any() {
   const Result<Grammar::Node> number = parse_regex(kJsonNumber, grammar_);
   const Grammar::Node node = grammar_->choice(
       {grammar_->literals({"null", "true", "false"}), *number, strings_.any(),
-       array({}, *any_, 0, Grammar::kUnlimited), object({}, {{*other_names({}), *any_, false}})});
+       array({}, *any_, 0, Grammar::kUnlimited), object({}, {{names_.any_name(), *any_, false}})});
   grammar_->define(rule, node);
   return *any_;
 }
@@ -81,66 +97,13 @@ Grammar::Node JsonLayout::exactly(const Json& value) {
       members.push_back({grammar_->literal(names_.notation().write(value.keys[i])),
                          exactly(value.values[i]), true});
     }
-    return object(members, std::nullopt);
+    return object(members, {});
   }
   return grammar_->literal(scalar(value));
 }
 
 std::string JsonLayout::scalar(const Json& value) const {
   return value.is(Json::Kind::kString) ? strings_.notation().write(value.text) : to_text(value);
-}
-
-Result<Grammar::Node> JsonLayout::other_names(std::vector<std::string> listed) {
-  if (names_.notation().quote.empty()) listed.emplace_back();  // nobody would see it
-  return names_.except(std::move(listed));
-}
-
-Grammar::Node JsonLayout::pair(const JsonMember& member) {
-  return grammar_->sequence({member.name, colon_, member.value});
-}
-
-Grammar::Node JsonLayout::object(const std::vector<JsonMember>& members,
-                                 const std::optional<JsonMember>& more, bool not_empty) {
-  // Those from the first required one on always follow another, or are it.
-  size_t first_required = 0;
-  while (first_required < members.size() && !members[first_required].required) ++first_required;
-  std::vector<Grammar::Node> pairs;
-  for (size_t i = 0; i < members.size(); ++i) {
-    const Grammar::Node node = pair(members[i]);
-    pairs.push_back(i < first_required ? grammar_->shared(node) : node);
-  }
-  Grammar::Node more_pair = grammar_->nothing(), more_rest = grammar_->empty();
-  if (more) {
-    more_pair = grammar_->shared(pair(*more));
-    more_rest = grammar_->repeat(grammar_->sequence({comma_, more_pair}), 0, Grammar::kUnlimited);
-  }
-
-  // What may follow the required ones: a sequence, each part with its comma.
-  std::vector<Grammar::Node> tail;
-  for (size_t i = first_required; i < members.size(); ++i) {
-    const bool is_first = i == first_required;
-    const Grammar::Node with_comma = is_first ? pairs[i] : grammar_->sequence({comma_, pairs[i]});
-    tail.push_back(members[i].required ? with_comma : grammar_->optional(with_comma));
-  }
-  tail.push_back(more_rest);
-  Grammar::Node rest = grammar_->shared(grammar_->sequence(std::move(tail)));  // after a comma
-
-  std::vector<Grammar::Node> choices;  // by the member that is first
-  if (first_required == members.size()) {
-    choices.push_back(not_empty ? grammar_->nothing() : grammar_->empty());
-    choices.push_back(grammar_->sequence({more_pair, more_rest}));
-  } else {
-    choices.push_back(rest);
-    rest = grammar_->sequence({comma_, rest});
-  }
-  for (size_t i = first_required; i-- > 0;) {
-    choices.push_back(grammar_->sequence({pairs[i], rest}));
-    const Grammar::Rule rule = grammar_->add_rule("members");
-    grammar_->define(rule, grammar_->sequence(
-                               {grammar_->optional(grammar_->sequence({comma_, pairs[i]})), rest}));
-    rest = grammar_->call(rule);
-  }
-  return grammar_->shared(enclosed("{", grammar_->choice(std::move(choices)), "}"));
 }
 
 Grammar::Node JsonLayout::distinct(std::vector<Grammar::Node> items, uint64_t min, uint64_t max) {

@@ -16,6 +16,19 @@ namespace thimble {
 inline constexpr const char* kJsonNumber =
     "-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?";
 
+/// How the arguments of a call are written where they are no JSON object: each with its name, and
+/// texts around both.
+struct ArgumentsForm {
+  std::string before_name, before_value, behind_value, between;
+  /// Strings stand as they are up to behind_value, which they do not have; else they are JSON's.
+  bool raw_strings = false;
+};
+
+/// How many, at least and at most.
+struct Count {
+  uint64_t min = 0, max = Grammar::kUnlimited;
+};
+
 /// Where JSON in an answer may have white space; none by default. A schema sets it with the key
 /// x-guidance, as for llguidance.
 struct JsonSpacing {
@@ -23,6 +36,7 @@ struct JsonSpacing {
   std::string item_separator = ",";  ///< regular expressions
   std::string key_separator = ":";
   StringNotation strings, names;
+  std::optional<ArgumentsForm> arguments;  ///< of the object that is the whole text
 };
 
 /// An object's member.
@@ -31,6 +45,9 @@ struct JsonMember {
   Grammar::Node value;
   bool required;
 };
+
+/// Letters, digits and - . _, of which names without quotes are made.
+CodePoints name_letters();
 
 /// JSON values in a grammar, in one layout.
 class JsonLayout {
@@ -41,18 +58,23 @@ class JsonLayout {
   JsonStrings& strings() { return strings_; }
   /// Names of members.
   JsonStrings& names() { return names_; }
+  /// How arguments are written; none: as JSON.
+  const std::optional<ArgumentsForm>& arguments() const { return arguments_; }
+  JsonStrings& argument_names() { return argument_names_; }
+  /// Strings without quotes or escapes.
+  JsonStrings& raw() { return raw_; }
   /// A text that stands for a string, a number, a boolean or null.
   std::string scalar(const Json& value) const;
-  /// Any name but these.
-  Result<Grammar::Node> other_names(std::vector<std::string> listed);
   Grammar::Node any();
   Grammar::Node any_boolean();
   /// This value, in the order of its keys.
   Grammar::Node exactly(const Json& value);
-  /// The members in their order, then any number of `more` ones, if there is one.
-  /// It may lack them all unless one is required, or it is `not_empty`.
-  Grammar::Node object(const std::vector<JsonMember>& members,
-                       const std::optional<JsonMember>& more, bool not_empty = false);
+  /// The members in their order, then `more` ones, if there are such; so many of all.
+  Grammar::Node object(const std::vector<JsonMember>& members, const std::vector<JsonMember>& more,
+                       const Count& count = {});
+  /// The same as a call's arguments.
+  Grammar::Node arguments(const std::vector<JsonMember>& members,
+                          const std::vector<JsonMember>& more, const Count& count);
   /// From `min` to `max` of these items, at most 10, each at most once.
   Grammar::Node distinct(std::vector<Grammar::Node> items, uint64_t min, uint64_t max);
   /// `first` items, as far as they are present, then `more` ones; from `min` to `max` in all.
@@ -60,13 +82,14 @@ class JsonLayout {
                       uint64_t max);
 
  private:
-  JsonLayout(Grammar* grammar, const JsonSpacing& spacing)
-      : grammar_(grammar), strings_(grammar, spacing.strings), names_(grammar, spacing.names) {}
+  JsonLayout(Grammar* grammar, const JsonSpacing& spacing);
   Grammar::Node pair(const JsonMember& member);
+  Grammar::Node argument(const JsonMember& member);
   Grammar::Node enclosed(const char* open, Grammar::Node content, const char* close);
 
   Grammar* grammar_;
-  JsonStrings strings_, names_;
+  JsonStrings strings_, names_, argument_names_, raw_;
+  std::optional<ArgumentsForm> arguments_;
   Grammar::Node space_ = 0, comma_ = 0, colon_ = 0;  ///< separators with the space beside them
   std::optional<Grammar::Node> any_;
 };

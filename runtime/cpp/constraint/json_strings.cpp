@@ -110,7 +110,10 @@ Result<Grammar::Node> JsonStrings::matching(std::string_view regex, bool whole) 
 
 Result<Grammar::Node> JsonStrings::content(std::string_view regex, bool whole) {
   return regex_node(regex, /*search=*/!whole, grammar_,
-                    [this](const CodePoints& points) { return character(points); });
+                    [this](Grammar* grammar, const CodePoints& points) {
+                      if (grammar == grammar_) return character(points);
+                      return JsonStrings(grammar, notation_).character(points);
+                    });
 }
 
 Grammar::Node JsonStrings::any_content() {

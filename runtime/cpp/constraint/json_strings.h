@@ -44,6 +44,12 @@ class JsonStrings {
   /// What any string has between its quotes.
   Grammar::Node any_content();
   Grammar::Node quoted(Grammar::Node content);
+  /// Any name of a member, with its quotes.
+  Grammar::Node any_name() { return *except(nameless()); }
+  /// What is no name: the empty text, where nobody would see it.
+  std::vector<std::string> nameless() const {
+    return std::vector<std::string>(notation_.quote.empty() ? 1 : 0);
+  }
   /// Any string but these.
   Result<Grammar::Node> except(std::vector<std::string> texts);
 

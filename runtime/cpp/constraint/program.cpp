@@ -21,7 +21,7 @@ class Compiler {
  public:
   explicit Compiler(const Grammar& grammar) : grammar_(grammar) {}
 
-  Result<Program> compile(Grammar::Node node) {
+  Result<std::optional<Program>> compile(Grammar::Node node) {
     uint64_t size = grammar_.node(node).size;
     for (const Grammar::RuleData& rule : grammar_.rules()) size += grammar_.node(rule.node).size;
     if (size > kMostInstructions) {
@@ -36,7 +36,7 @@ class Compiler {
       program_.starts.push_back(emit(rule.node, kReturnAt));
     }
     prune();
-    if (!productive_[program_.starts[0]]) return Status::error("has no text that matches");
+    if (!productive_[program_.starts[0]]) return std::optional<Program>();
     skip_empty_rules();
     Result<std::vector<uint32_t>> ranks = rank_rules(program_);
     if (!ranks.ok()) {
@@ -45,7 +45,7 @@ class Compiler {
                            ", which can begin with itself: write the repetition another way");
     }
     program_.ranks = std::move(*ranks);
-    return std::move(program_);
+    return std::optional<Program>(std::move(program_));
   }
 
  private:
@@ -274,6 +274,13 @@ class Compiler {
 }  // namespace
 
 Result<Program> compile_program(const Grammar& grammar, Grammar::Node node) {
+  Result<std::optional<Program>> texts = compile_texts(grammar, node);
+  if (!texts.ok()) return texts.status();
+  if (!texts->has_value()) return Status::error("has no text that matches");
+  return std::move(**texts);
+}
+
+Result<std::optional<Program>> compile_texts(const Grammar& grammar, Grammar::Node node) {
   return Compiler(grammar).compile(node);
 }
 

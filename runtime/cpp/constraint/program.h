@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,5 +46,7 @@ struct Program {
 /// Compiles the texts of `node`. Fails, with what follows "the grammar ", if a rule calls itself
 /// before it takes a byte, if no text matches, or if it is too large.
 Result<Program> compile_program(const Grammar& grammar, Grammar::Node node);
+/// The same; none if no text matches.
+Result<std::optional<Program>> compile_texts(const Grammar& grammar, Grammar::Node node);
 
 }  // namespace thimble

@@ -9,12 +9,12 @@
 
 namespace thimble {
 
-/// How a character of a set is written, for example in a JSON string.
-using CharacterNode = std::function<Grammar::Node(const CodePoints& points)>;
+/// How a character of a set is written in a grammar, for example in a JSON string.
+using CharacterNode = std::function<Grammar::Node(Grammar* grammar, const CodePoints& points)>;
 
 /// The texts that a regular expression matches as a whole, or, with `search`, in which it matches
 /// somewhere. An anchor that is not at the beginning or the end of the expression, or of one of its
-/// choices, is refused.
+/// choices, is refused; so is a lookahead behind which another group goes on.
 Result<Grammar::Node> regex_node(std::string_view regex, bool search, Grammar* grammar,
                                  const CharacterNode& character);
 

@@ -14,14 +14,6 @@ constexpr uint64_t kMaxCount = 1'000'000'000;
 
 CodePoints digits() { return CodePoints('0', '9'); }
 
-CodePoints word_characters() {
-  CodePoints points = digits();
-  points.add('A', 'Z');
-  points.add('a', 'z');
-  points.add('_', '_');
-  return points;
-}
-
 /// ECMA-262's WhiteSpace and LineTerminator.
 CodePoints white_space() {
   CodePoints points('\t', '\r');
@@ -85,11 +77,11 @@ class Parser {
     if (depth > kMaxDepth) {
       return fail(at_, "groups are nested in more than " + std::to_string(kMaxDepth) + " levels");
     }
-    Regex choice{Regex::Kind::kChoice, {}, 0, 0, {}, at_, false};
+    Regex choice{Regex::Kind::kChoice, {}, 0, 0, {}, at_};
     do {
       choice.parts.emplace_back();
       if (!parse_sequence(&choice.parts.back(), depth)) return false;
-      choice.has_anchor = choice.has_anchor || choice.parts.back().has_anchor;
+      choice.has_boundary = choice.has_boundary || choice.parts.back().has_boundary;
     } while (take("|"));
     *regex = choice.parts.size() == 1 ? std::move(choice.parts[0]) : std::move(choice);
     return true;
@@ -101,7 +93,7 @@ class Parser {
       Regex part;
       part.offset = at_;
       if (!parse_atom(&part, depth) || !parse_quantifiers(&part)) return false;
-      sequence->has_anchor = sequence->has_anchor || part.has_anchor;
+      sequence->has_boundary = sequence->has_boundary || part.has_boundary;
       sequence->parts.push_back(std::move(part));
     }
     return true;
@@ -114,7 +106,6 @@ class Parser {
       case '$':
         ++at_;
         atom->kind = c == '^' ? Regex::Kind::kBegin : Regex::Kind::kEnd;
-        atom->has_anchor = true;
         return true;
       case '(':
         return parse_group(atom, depth);
@@ -127,9 +118,16 @@ class Parser {
       default:
         break;
     }
+    if (c == '\\' && (peek(1) == 'b' || peek(1) == 'B')) {
+      atom->kind = Regex::Kind::kBoundary;
+      atom->negated = peek(1) == 'B';
+      atom->has_boundary = true;
+      at_ += 2;
+      return true;
+    }
     atom->kind = Regex::Kind::kCharacter;
     if (c == '[') return parse_class(&atom->points);
-    if (c == '\\') return parse_escape(&atom->points, /*in_class=*/false);
+    if (c == '\\') return parse_escape(&atom->points);
     if (c == '.') {
       ++at_;
       atom->points = line_terminators().complement();
@@ -143,12 +141,11 @@ class Parser {
   bool parse_group(Regex* group, int depth) {
     const size_t begin = at_++;
     if (take("?")) {
-      for (const auto& [mark, name] : {std::pair{"=", "a lookahead"},
-                                       {"!", "a negative lookahead"},
-                                       {"<=", "a lookbehind"},
-                                       {"<!", "a negative lookbehind"}}) {
+      for (const auto& [mark, name] :
+           {std::pair{"<=", "a lookbehind"}, {"<!", "a negative lookbehind"}}) {
         if (take(mark)) return fail(begin, std::string(name) + " is not supported");
       }
+      if (peek() == '=' || peek() == '!') return parse_lookahead(group, begin, depth);
       if (take("<")) {
         const size_t end = text_.find('>', at_);
         if (end == text_.npos) return fail(begin, "the name of a group is not closed");
@@ -158,6 +155,15 @@ class Parser {
       }
     }
     if (!parse_choice(group, depth + 1)) return false;
+    return take(")") || fail(begin, "a group is not closed");
+  }
+
+  bool parse_lookahead(Regex* lookahead, size_t begin, int depth) {
+    lookahead->kind = Regex::Kind::kLookahead;
+    lookahead->negated = text_[at_++] == '!';
+    lookahead->parts.emplace_back();
+    if (!parse_choice(&lookahead->parts[0], depth + 1)) return false;
+    lookahead->has_boundary = lookahead->parts[0].has_boundary;
     return take(")") || fail(begin, "a group is not closed");
   }
 
@@ -180,10 +186,16 @@ class Parser {
     if (peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{') {
       return fail(at_, "a quantifier follows another");
     }
-    if (part->kind == Regex::Kind::kBegin || part->kind == Regex::Kind::kEnd) {
-      return fail(begin, "an anchor cannot be repeated");
+    switch (part->kind) {
+      case Regex::Kind::kBegin:
+      case Regex::Kind::kEnd:
+      case Regex::Kind::kBoundary:
+      case Regex::Kind::kLookahead:
+        return fail(begin, "an anchor or a lookahead cannot be repeated");
+      default:
+        break;
     }
-    Regex repeat{Regex::Kind::kRepeat, {}, min, max, {}, part->offset, part->has_anchor};
+    Regex repeat{Regex::Kind::kRepeat, {}, min, max, {}, part->offset, false, part->has_boundary};
     repeat.parts.push_back(std::move(*part));
     *part = std::move(repeat);
     return true;
@@ -242,13 +254,13 @@ class Parser {
   }
 
   bool parse_member(CodePoints* points) {
-    if (peek() == '\\') return parse_escape(points, /*in_class=*/true);
+    if (peek() == '\\') return parse_escape(points);
     const uint32_t point = next_code_point(text_, &at_);
     points->add(point, point);
     return true;
   }
 
-  bool parse_escape(CodePoints* points, bool in_class) {
+  bool parse_escape(CodePoints* points) {
     const size_t begin = at_++;
     if (!more()) return fail(begin, "a backslash ends it");
     const char c = text_[at_];
@@ -289,10 +301,8 @@ class Parser {
         if (peek(1) >= '0' && peek(1) <= '9')
           return fail(begin, "an octal escape is not supported");
         return single(0);
-      case 'b':
-        return in_class ? single('\b') : fail(begin, "the word boundary \\b is not supported");
-      case 'B':
-        return fail(begin, "the word boundary \\B is not supported");
+      case 'b':  // elsewhere it is a word's boundary
+        return single('\b');
       case 'p':
       case 'P':
         return fail(begin, std::string("the Unicode property \\") + c + " is not supported");
@@ -369,6 +379,14 @@ class Parser {
 };
 
 }  // namespace
+
+CodePoints word_characters() {
+  CodePoints points('0', '9');
+  points.add('A', 'Z');
+  points.add('a', 'z');
+  points.add('_', '_');
+  return points;
+}
 
 Result<Regex> parse_regex_syntax(std::string_view text) { return Parser(text).parse(); }
 

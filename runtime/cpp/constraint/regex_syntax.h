@@ -11,19 +11,32 @@ namespace thimble {
 
 /// A regular expression as a tree.
 struct Regex {
-  enum class Kind { kCharacter, kSequence, kChoice, kRepeat, kBegin, kEnd };
+  enum class Kind {
+    kCharacter,
+    kSequence,
+    kChoice,
+    kRepeat,
+    kBegin,
+    kEnd,
+    kBoundary,   ///< of a word; or, negated, where there is none
+    kLookahead,  ///< what follows must begin with its part; negated: must not
+  };
 
   Kind kind = Kind::kSequence;
   CodePoints points;          ///< kCharacter: one of them
   uint64_t min = 0, max = 0;  ///< kRepeat
-  std::vector<Regex> parts;   ///< one for kRepeat
+  std::vector<Regex> parts;   ///< one for kRepeat and kLookahead
   size_t offset = 0;          ///< in the text, for messages
-  bool has_anchor = false;    ///< it or a part is kBegin or kEnd
+  bool negated = false;       ///< kBoundary, kLookahead
+  bool has_boundary = false;  ///< it or a part is kBoundary
 };
 
 /// Parses ECMA-262's regular expressions as JSON schemas use them (the flag u, no other): classes,
-/// escapes, groups, choices, quantifiers, anchors. Lookarounds, back references, word boundaries
-/// and Unicode properties are refused, with their place.
+/// escapes, groups, choices, quantifiers, anchors, word boundaries, lookaheads. Lookbehinds, back
+/// references and Unicode properties are refused, with their place.
 Result<Regex> parse_regex_syntax(std::string_view text);
+
+/// The characters that words are made of: \w.
+CodePoints word_characters();
 
 }  // namespace thimble

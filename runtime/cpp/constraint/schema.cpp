@@ -1,5 +1,6 @@
 #include "constraint/schema.h"
 
+#include <optional>
 #include <utility>
 
 #include "constraint/json_layout.h"
@@ -18,11 +19,30 @@ void use_quote(const std::string& quote, const TokenNames& tokens, JsonSpacing* 
     const uint32_t first = next_code_point(quote, &at);
     spacing->strings.points = CodePoints(first, first).complement();
   }
-  CodePoints letters('0', '9');
-  for (const auto& [low, high] : {std::pair{'A', 'Z'}, {'a', 'z'}, {'_', '_'}, {'-', '.'}}) {
-    letters.add(static_cast<uint32_t>(low), static_cast<uint32_t>(high));
+  spacing->names = {"", false, name_letters()};
+}
+
+/// Reads how a call's arguments are written; false if it does not say that.
+bool read_arguments(const Json& value, std::optional<ArgumentsForm>* form) {
+  if (!value.is(Json::Kind::kObject)) return false;
+  ArgumentsForm& read = form->emplace();
+  for (size_t i = 0; i < value.keys.size(); ++i) {
+    const std::string& key = value.keys[i];
+    const Json& one = value.values[i];
+    std::string* text = key == "before_name"    ? &read.before_name
+                        : key == "before_value" ? &read.before_value
+                        : key == "behind_value" ? &read.behind_value
+                        : key == "between"      ? &read.between
+                                                : nullptr;
+    if (text != nullptr && one.is(Json::Kind::kString)) {
+      *text = one.text;
+    } else if (key == "raw_strings" && one.is_boolean()) {
+      read.raw_strings = one.is(Json::Kind::kTrue);
+    } else {
+      return false;
+    }
   }
-  spacing->names = {"", false, letters};
+  return !read.raw_strings || !read.behind_value.empty();
 }
 
 /// Reads the options in a schema's x-guidance, whose names are llguidance's.
@@ -31,7 +51,9 @@ Status read_spacing(const Json& options, const TokenNames& tokens, JsonSpacing* 
     return Status::error(
         "the JSON schema's x-guidance has " + key +
         ", but only whitespace_flexible (a boolean), item_separator and "
-        "key_separator (regular expressions), and string_quote (a text) are supported");
+        "key_separator (regular expressions), string_quote (a text), and arguments (an object of "
+        "before_name, before_value, behind_value and between, which are texts, and raw_strings, a "
+        "boolean) are supported");
   };
   if (!options.is(Json::Kind::kObject)) return refused(to_text(options).substr(0, 40));
   for (size_t i = 0; i < options.keys.size(); ++i) {
@@ -45,6 +67,8 @@ Status read_spacing(const Json& options, const TokenNames& tokens, JsonSpacing* 
       spacing->key_separator = value.text;
     } else if (key == "string_quote" && value.is(Json::Kind::kString) && !value.text.empty()) {
       use_quote(value.text, tokens, spacing);
+    } else if (key == "arguments" && read_arguments(value, &spacing->arguments)) {
+      continue;
     } else if (key == "coerce_one_of" && value.is(Json::Kind::kTrue)) {
       continue;  // always so
     } else {
@@ -57,14 +81,14 @@ Status read_spacing(const Json& options, const TokenNames& tokens, JsonSpacing* 
 }  // namespace
 
 Result<Grammar::Node> parse_schema(std::string_view text, const TokenNames& tokens,
-                                   Grammar* grammar, std::vector<std::string>* notes) {
+                                   Grammar* grammar, SchemaReading* reading) {
   const Result<Json> json = parse_json(text);
   if (!json.ok()) return Status::error("the JSON schema cannot be read: " + json.message());
-  return schema_node(*json, tokens, grammar, notes);
+  return schema_node(*json, tokens, grammar, reading);
 }
 
 Result<Grammar::Node> schema_node(const Json& schema, const TokenNames& tokens, Grammar* grammar,
-                                  std::vector<std::string>* notes) {
+                                  SchemaReading* reading) {
   JsonSpacing spacing;
   const Json* options = schema.find("x-guidance");
   if (options != nullptr) {
@@ -73,7 +97,7 @@ Result<Grammar::Node> schema_node(const Json& schema, const TokenNames& tokens, 
   }
   Result<JsonLayout> layout = JsonLayout::create(grammar, spacing);
   if (!layout.ok()) return layout.status();
-  return SchemaCompiler(schema, grammar, &*layout, notes).compile(schema);
+  return SchemaCompiler(schema, grammar, &*layout, reading).compile(schema);
 }
 
 }  // namespace thimble

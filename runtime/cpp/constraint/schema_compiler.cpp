@@ -14,52 +14,58 @@ Status error_at(const std::string& path, const std::string& what) {
 }  // namespace
 
 Result<Grammar::Node> SchemaCompiler::compile(const Json& schema, const std::string& path) {
-  const Result<Grammar::Node> root = node(schema, path);
+  const bool is_arguments = layout_->arguments().has_value();
+  const Result<Grammar::Node> root =
+      node(schema, path, is_arguments ? Level::kArguments : Level::kValue);
   if (!root.ok()) return root;
   while (!pending_.empty()) {
     const Pending next = std::move(pending_.front());
     pending_.pop_front();
     const Result<Json> flat = merger_.flatten(next.schema, next.path);
     if (!flat.ok()) return flat.status();
-    const Result<Grammar::Node> node = flat_node(*flat, next.path);
+    const Result<Grammar::Node> node = flat_node(*flat, next.path, next.level);
     if (!node.ok()) return node;
     grammar_->define(next.rule, *node);
   }
   return root;
 }
 
-Result<Grammar::Node> SchemaCompiler::node(const Json& schema, const std::string& path) {
+Result<Grammar::Node> SchemaCompiler::node(const Json& schema, const std::string& path,
+                                           Level level) {
   const Json* reference = schema.find("$ref");
   if (reference == nullptr && schema.find("allOf") == nullptr) {
     const Result<Json> flat = merger_.flatten(schema, path);
-    return flat.ok() ? flat_node(*flat, path) : flat.status();
+    return flat.ok() ? flat_node(*flat, path, level) : flat.status();
   }
   // A schema that is met again, perhaps within itself, is the same rule.
-  const auto [place, is_new] = rules_.try_emplace(to_text(schema));
+  const auto [place, is_new] =
+      rules_.try_emplace(std::to_string(static_cast<int>(level)) + to_text(schema));
   if (is_new) {
     const Grammar::Rule rule = grammar_->add_rule("of the schema at " + path);
     place->second = grammar_->call(rule);
-    pending_.push_back({rule, schema, path});
+    pending_.push_back({rule, schema, path, level});
   }
   return place->second;
 }
 
-Result<Grammar::Node> SchemaCompiler::flat_node(const Json& schema, const std::string& path) {
+Result<Grammar::Node> SchemaCompiler::flat_node(const Json& schema, const std::string& path,
+                                                Level level) {
   if (schema.is(Json::Kind::kFalse)) return grammar_->nothing();
-  if (schema.is(Json::Kind::kTrue)) return layout_->any();
+  if (schema.is(Json::Kind::kTrue)) return anything(level);
   for (const char* key : {"anyOf", "oneOf"}) {
-    if (schema.find(key) != nullptr) return choices(schema, key, path);
+    if (schema.find(key) != nullptr) return choices(schema, key, path, level);
   }
   if (schema.find("enum") != nullptr || schema.find("const") != nullptr) {
-    return enumeration(schema, path);
+    return enumeration(schema, path, level);
   }
   const auto types = types_of(schema, path);
   if (!types.ok()) return types.status();
   const bool unconstrained = std::all_of(schema.keys.begin(), schema.keys.end(), is_annotation);
-  if (unconstrained) return layout_->any();
+  if (unconstrained) return anything(level);
   std::vector<Grammar::Node> nodes;
   for (const std::string& type : *types) {
-    const Result<Grammar::Node> node = of_type(type, schema, path);
+    if (level == Level::kArguments && type != "object") continue;
+    const Result<Grammar::Node> node = of_type(type, schema, path, level);
     if (!node.ok()) return node;
     nodes.push_back(*node);
   }
@@ -67,13 +73,13 @@ Result<Grammar::Node> SchemaCompiler::flat_node(const Json& schema, const std::s
 }
 
 Result<Grammar::Node> SchemaCompiler::choices(const Json& schema, const std::string& key,
-                                              const std::string& path) {
+                                              const std::string& path, Level level) {
   const Json options = *schema.find(key);
   if (!options.is(Json::Kind::kArray))
     return error_at(path, "has " + key + " that is not an array");
-  if (key == "oneOf" && notes_ != nullptr) {
-    notes_->push_back("the JSON schema's oneOf at " + path +
-                      " is treated as anyOf: an answer may match several of its parts");
+  if (key == "oneOf") {
+    reading_->note("the JSON schema's oneOf at " + path +
+                   " is treated as anyOf: an answer may match several of its parts");
   }
   Json base = schema;
   base.remove(key);
@@ -85,14 +91,15 @@ Result<Grammar::Node> SchemaCompiler::choices(const Json& schema, const std::str
     // Alone first: a fault in it is told at its own path, without the base.
     const Result<Json> alone = merger_.flatten(options.values[i], place);
     if (!alone.ok()) return alone.status();
-    const Result<Grammar::Node> one = node(both(base, options.values[i]), place);
+    const Result<Grammar::Node> one = node(both(base, options.values[i]), place, level);
     if (!one.ok()) return one;
     nodes.push_back(*one);
   }
   return grammar_->choice(std::move(nodes));
 }
 
-Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std::string& path) {
+Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std::string& path,
+                                                  Level level) {
   Json rest = schema;
   rest.remove("enum");
   rest.remove("const");
@@ -130,12 +137,23 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
       if (!accepted.ok()) return accepted.status();
       if (!*accepted) continue;
     }
+    if (level == Level::kArguments && type != "object") continue;
     if (value.is(Json::Kind::kArray) || value.is(Json::Kind::kObject)) {
-      nodes.push_back(layout_->exactly(value));
-    } else {
-      // JSON's 1.0 is a whole number, which an integer is written as.
-      const bool whole = type == "integer" && !has("number");
-      texts.push_back(whole ? plain_text(value) : layout_->scalar(value));
+      nodes.push_back(exactly(value, level));
+      continue;
+    }
+    // JSON's 1.0 is a whole number, which an integer is written as.
+    const bool whole = type == "integer" && !has("number");
+    for (std::string& text : scalar_texts(value, level)) {
+      const std::string end = is_raw(level) ? layout_->arguments()->behind_value : "";
+      if (end.empty() || (text + end).find(end) == text.size()) {
+        texts.push_back(whole ? plain_text(value) : std::move(text));
+        continue;
+      }
+      const Status left_out = reading_->leave_out(
+          "the JSON schema at " + path + " has the string " + quoted_json(text).substr(0, 60) +
+          ", which has the end of a value in the model's form of calls: leave it out");
+      if (!left_out.ok()) return left_out;
     }
   }
   if (!texts.empty()) nodes.push_back(grammar_->literals(std::move(texts)));
@@ -153,22 +171,99 @@ Result<std::optional<Program>> SchemaCompiler::program_of(const Json& schema,
   spacing.strings = spacing.names = notation;
   Result<JsonLayout> layout = JsonLayout::create(&grammar, spacing);
   if (!layout.ok()) return layout.status();
-  SchemaCompiler compiler(document_, &grammar, &*layout, nullptr, nesting_ + 1);
+  SchemaCompiler compiler(document_, &grammar, &*layout, reading_, nesting_ + 1);
   const Result<Grammar::Node> node = compiler.compile(schema, path);
   if (!node.ok()) return node.status();
-  Result<Program> program = compile_program(grammar, *node);
-  if (!program.ok()) return std::optional<Program>();
-  return std::optional<Program>(std::move(*program));
+  Result<std::optional<Program>> program = compile_texts(grammar, *node);
+  return program.ok() ? program : error_at(path, program.message());
 }
 
 Result<Grammar::Node> SchemaCompiler::of_type(const std::string& type, const Json& schema,
-                                              const std::string& path) {
-  if (type == "null") return grammar_->literal("null");
-  if (type == "boolean") return layout_->any_boolean();
-  if (type == "string") return string(schema, path);
+                                              const std::string& path, Level level) {
+  if (type == "null") return scalars({Json()}, schema, level);
+  if (type == "boolean") return scalars({Json::boolean(true), Json::boolean(false)}, schema, level);
+  if (type == "string") return string(schema, path, level);
+  const Json* excluded = schema.find("not");
+  for (const Json& one : excluded ? excluded->find("anyOf")->values : std::vector<Json>()) {
+    const Json* values = one.find("enum");
+    const bool concerned =
+        values != nullptr && type != "integer" &&
+        std::any_of(values->values.begin(), values->values.end(), [&type](const Json& value) {
+          const std::string own = type_of(value);
+          return own == type || (own == "integer" && type == "number");
+        });
+    if (!concerned) continue;
+    const Status left_out = reading_->leave_out(
+        "the JSON schema at " + path + " has a not of " + to_text(*values).substr(0, 40) +
+        ", but of values that are left out only strings, integers, booleans and null are "
+        "supported: leave it out, and check the answer for it");
+    if (!left_out.ok()) return left_out;
+  }
   if (type == "array") return array(schema, path);
-  if (type == "object") return object(schema, path);
+  if (type == "object") return object(schema, path, level);
   return number(schema, type == "integer", path);
+}
+
+Grammar::Node SchemaCompiler::scalars(const std::vector<Json>& values, const Json& schema,
+                                      Level level) {
+  std::vector<std::string> texts;
+  const Json* excluded = schema.find("not");
+  for (const Json& value : values) {
+    bool is_left = true;
+    for (const Json& one : excluded ? excluded->find("anyOf")->values : std::vector<Json>()) {
+      const Json* listed = one.find("enum");
+      if (listed == nullptr) continue;
+      is_left =
+          is_left && std::none_of(listed->values.begin(), listed->values.end(),
+                                  [&](const Json& other) { return other.kind == value.kind; });
+    }
+    if (!is_left) continue;
+    for (std::string& text : scalar_texts(value, level)) texts.push_back(std::move(text));
+  }
+  return texts.empty() ? grammar_->nothing() : grammar_->literals(std::move(texts));
+}
+
+std::vector<std::string> SchemaCompiler::scalar_texts(const Json& value, Level level) const {
+  if (is_raw(level) && value.is(Json::Kind::kString)) return {value.text};
+  std::vector<std::string> texts = {layout_->scalar(value)};
+  // The words of Python, which models write in such calls.
+  if (level == Level::kArgument && value.is(Json::Kind::kNull)) texts.emplace_back("None");
+  if (level == Level::kArgument && value.is(Json::Kind::kTrue)) texts.emplace_back("True");
+  if (level == Level::kArgument && value.is(Json::Kind::kFalse)) texts.emplace_back("False");
+  return texts;
+}
+
+Grammar::Node SchemaCompiler::exactly(const Json& value, Level level) {
+  if (level != Level::kArguments) return layout_->exactly(value);
+  std::vector<JsonMember> members;
+  for (size_t i = 0; i < value.keys.size(); ++i) {
+    const Json& one = value.values[i];
+    const bool is_scalar = !one.is(Json::Kind::kArray) && !one.is(Json::Kind::kObject);
+    members.push_back({grammar_->literal(value.keys[i]),
+                       is_scalar ? grammar_->literals(scalar_texts(one, Level::kArgument))
+                                 : layout_->exactly(one),
+                       true});
+  }
+  return layout_->arguments(members, {}, {});
+}
+
+Result<Grammar::Node> SchemaCompiler::anything(Level level) {
+  if (level == Level::kValue) return layout_->any();
+  if (level == Level::kArguments) return object(Json::object(), "#", level);
+  if (is_raw(level)) return string(Json::object(), "#", level);  // any text is one
+  if (!any_argument_) {
+    any_argument_ = grammar_->shared(
+        grammar_->choice({layout_->any(), grammar_->literals({"True", "False", "None"})}));
+  }
+  return *any_argument_;
+}
+
+JsonStrings& SchemaCompiler::strings(Level level) {
+  return is_raw(level) ? layout_->raw() : layout_->strings();
+}
+
+JsonStrings& SchemaCompiler::names(Level level) {
+  return level == Level::kArguments ? layout_->argument_names() : layout_->names();
 }
 
 }  // namespace thimble

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "constraint/decimal.h"
+#include "constraint/interruption.h"
 
 namespace thimble {
 namespace {
 
 constexpr int kMaxDepth = 64;     // of $ref and allOf within each other
 constexpr int kMaxWork = 20'000;  // merged schemas
-constexpr size_t kMaxChoices = 256;
 
 Status error_at(const std::string& path, const std::string& what) {
   return Status::error("the JSON schema at " + path + " " + what);
@@ -66,17 +66,6 @@ void add_null(Json* schema) {
   schema->set("type", std::move(types));
 }
 
-/// The values of `a` that are in `b`.
-Json intersection(const Json& a, const Json& b) {
-  Json result = Json::array({});
-  for (const Json& value : a.values) {
-    const bool found = std::any_of(b.values.begin(), b.values.end(),
-                                   [&](const Json& other) { return equal_texts(value, other); });
-    if (found) result.values.push_back(value);
-  }
-  return result;
-}
-
 }  // namespace
 
 std::string plain_text(const Json& value) {
@@ -89,16 +78,33 @@ std::string plain_text(const Json& value) {
 Json both(const Json& a, const Json& b) {
   if (a.is(Json::Kind::kTrue) || b.is(Json::Kind::kFalse)) return b;
   if (b.is(Json::Kind::kTrue) || a.is(Json::Kind::kFalse)) return a;
+  Json parts = Json::array({});
+  std::unordered_set<std::string> known;
+  const auto add = [&](const Json& part) {
+    if (known.insert(to_text(part)).second) parts.values.push_back(part);
+  };
+  for (const Json* schema : {&a, &b}) {
+    const Json* own = schema->find("allOf");
+    if (own == nullptr || schema->keys.size() > 1 || !own->is(Json::Kind::kArray)) {
+      add(*schema);
+      continue;
+    }
+    for (const Json& part : own->values) add(part);
+  }
+  if (parts.values.size() == 1) return parts.values[0];
   Json schema = Json::object();
-  schema.set("allOf", Json::array({a, b}));
+  schema.set("allOf", std::move(parts));
   return schema;
 }
 
 Result<const Json*> SchemaMerger::resolve(const std::string& reference,
                                           const std::string& path) const {
   if (reference.empty() || reference[0] != '#') {
-    return error_at(path, "refers to " + quoted_json(reference) +
-                              ", but only references within it (#/...) are supported");
+    const Status left_out =
+        reading_->leave_out("the JSON schema at " + path + " refers to " + quoted_json(reference) +
+                            ", but only references within it (#/...) are supported");
+    static const Json kAnything = Json::boolean(true);
+    return left_out.ok() ? Result<const Json*>(&kAnything) : left_out;
   }
   const Json* json = &document_;
   std::string_view rest = std::string_view(reference).substr(1);
@@ -130,7 +136,8 @@ Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, 
   }
   if (depth > kMaxDepth) {
     return error_at(path, "has $ref or allOf within each other in more than " +
-                              std::to_string(kMaxDepth) + " levels: does it refer to itself?");
+                              std::to_string(kMaxDepth) +
+                              " levels: write what refers to itself within properties or items");
   }
   // Its own keywords are one part, in the place of the first of them that is about properties.
   Json own = Json::object(), merged = Json::boolean(true);
@@ -144,9 +151,13 @@ Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, 
   };
   for (size_t i = 0; i < schema.keys.size(); ++i) {
     const std::string& key = schema.keys[i];
-    if (key == "$ref" || key == "allOf" || is_annotation(key)) continue;
+    if (key == "$ref" || key == "allOf" || key == "not" || is_annotation(key)) continue;
     const Status status = check_keyword(key, schema.values[i], path);
-    if (!status.ok()) return status;
+    if (!status.ok()) {
+      const Status left_out = reading_->leave_out(status.message());
+      if (!left_out.ok()) return left_out;
+      continue;
+    }
     if (key == "pattern" && !schema.values[i].is(Json::Kind::kString)) {
       return error_at(path, "has a pattern that is not a string");
     }
@@ -176,6 +187,13 @@ Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, 
       if (!value.is(Json::Kind::kArray)) return error_at(path, "has an allOf that is not an array");
       for (const Json& part : value.values) parts.push_back(&part);
     }
+    if (key == "not") {
+      const Result<Json> flat = negation(value, path + "/not", depth + 1);
+      if (!flat.ok()) return flat;
+      Result<Json> sum = merge(std::move(merged), *flat, path);
+      if (!sum.ok()) return sum;
+      merged = std::move(*sum);
+    }
     for (size_t part = 0; part < parts.size(); ++part) {
       if (key == "allOf") part_path = path + "/allOf/" + std::to_string(part);
       const Result<Json> flat = flatten(*parts[part], part_path, depth + 1);
@@ -194,6 +212,25 @@ Result<Json> SchemaMerger::merge(Json a, const Json& b, const std::string& path)
   if (a.is(Json::Kind::kTrue) || b.is(Json::Kind::kFalse)) return b;
   if (b.is(Json::Kind::kTrue) || a.is(Json::Kind::kFalse)) return a;
   if (++work_ > kMaxWork) return error_at(path, "has too many $ref and allOf to be merged");
+  const Status wanted = Interruption::check();
+  if (!wanted.ok()) return wanted;
+  const auto names_some = [](const Json& schema) {
+    return schema.find("properties") != nullptr || schema.find("patternProperties") != nullptr ||
+           schema.find("additionalProperties") != nullptr;
+  };
+  const bool has_patterns =
+      a.find("patternProperties") != nullptr || b.find("patternProperties") != nullptr;
+  if (has_patterns && names_some(a) && names_some(b)) {
+    const Status left_out = reading_->leave_out(
+        "the JSON schema at " + path +
+        " joins patternProperties with other properties by $ref or allOf, which is not supported: "
+        "write them as one");
+    if (!left_out.ok()) return left_out;
+    a.remove("patternProperties");
+    Json other = b;
+    other.remove("patternProperties");
+    return merge(std::move(a), other, path);
+  }
   Json merged = a;
   const bool objects = a.find("properties") != nullptr || b.find("properties") != nullptr;
   if (objects) {
@@ -275,84 +312,6 @@ Result<Json> SchemaMerger::merge_first_items(const Json& a, const Json& b,
                                  i < second.values.size() ? second.values[i] : second_rest));
   }
   return merged;
-}
-
-Status SchemaMerger::merge_keyword(const std::string& key, const Json& ours, const Json& theirs,
-                                   const std::string& path, Json* merged) {
-  if (key == "type") {
-    Json a = Json::object(), b = Json::object();
-    a.set("type", ours);
-    b.set("type", theirs);
-    const auto first = types_of(a, path), second = types_of(b, path);
-    if (!first.ok()) return first.status();
-    if (!second.ok()) return second.status();
-    Json types = Json::array({});
-    const auto has = [](const std::vector<std::string>& list, const std::string& type) {
-      return std::find(list.begin(), list.end(), type) != list.end();
-    };
-    for (const std::string& type : *first) {
-      if (has(*second, type) || (type == "integer" && has(*second, "number"))) {
-        types.values.push_back(Json::string(type));
-      } else if (type == "number" && has(*second, "integer")) {
-        types.values.push_back(Json::string("integer"));
-      }
-    }
-    if (types.values.empty()) {
-      *merged = Json::boolean(false);
-    } else {
-      merged->set(key, std::move(types));
-    }
-    return {};
-  }
-  if (key == "required") {
-    Json names = ours;  // repeated ones do no harm
-    names.values.insert(names.values.end(), theirs.values.begin(), theirs.values.end());
-    merged->set(key, std::move(names));
-    return {};
-  }
-  if (key == "enum") {
-    merged->set(key, intersection(ours, theirs));
-    return {};
-  }
-  if (key == "const") {
-    *merged = Json::boolean(false);
-    return {};
-  }
-  if (key == "additionalProperties" || key == "propertyNames" ||
-      (key == "items" && !ours.is(Json::Kind::kArray))) {
-    merged->set(key, both(ours, theirs));
-    return {};
-  }
-  if (key == "pattern") {
-    Json patterns = ours;
-    patterns.values.insert(patterns.values.end(), theirs.values.begin(), theirs.values.end());
-    merged->set(key, std::move(patterns));
-    return {};
-  }
-  if (key == "anyOf" || key == "oneOf") {
-    if (ours.values.size() * theirs.values.size() > kMaxChoices) {
-      return error_at(path, "joins two " + key + " of more than " + std::to_string(kMaxChoices) +
-                                " pairs: write them as one");
-    }
-    Json pairs = Json::array({});
-    for (const Json& a : ours.values) {
-      for (const Json& b : theirs.values) pairs.values.push_back(both(a, b));
-    }
-    merged->set(key, std::move(pairs));
-    return {};
-  }
-  const bool least = key.rfind("min", 0) == 0 || key == "exclusiveMinimum";
-  const bool most = key.rfind("max", 0) == 0 || key == "exclusiveMaximum";
-  if ((least || most) && ours.is(Json::Kind::kNumber) && theirs.is(Json::Kind::kNumber)) {
-    const auto a = parse_decimal(ours.text), b = parse_decimal(theirs.text);
-    if (a && b) {
-      const bool theirs_is_larger = compare(*b, *a) > 0;
-      merged->set(key, theirs_is_larger == least ? theirs : ours);
-      return {};
-    }
-  }
-  return error_at(path,
-                  "joins two different values of " + quoted_json(key) + ", which is not supported");
 }
 
 }  // namespace thimble

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "constraint/json.h"
+#include "constraint/schema_reading.h"
 #include "core/status.h"
 
 namespace thimble {
@@ -15,7 +16,9 @@ std::string plain_text(const Json& value);
 /// what all of its parts say together.
 class SchemaMerger {
  public:
-  explicit SchemaMerger(const Json& document) : document_(document) {}
+  /// Both must outlive it.
+  SchemaMerger(const Json& document, SchemaReading* reading)
+      : document_(document), reading_(reading) {}
 
   /// `path` is the schema's, for messages.
   Result<Json> flatten(const Json& schema, const std::string& path);
@@ -31,11 +34,17 @@ class SchemaMerger {
   Result<Json> merge_properties(const Json& a, const Json& b) const;
   Result<Json> merge_first_items(const Json& a, const Json& b, const std::string& path) const;
 
+  /// What is not of a schema: its "not" has an anyOf of simple ones, of which each says of a value
+  /// that it is of an enum, a string that has a pattern, or an object that has a name.
+  Result<Json> negation(const Json& schema, const std::string& path, int depth);
+
   const Json& document_;
+  SchemaReading* reading_;
   int work_ = 0;
 };
 
-/// {"allOf": [a, b]}.
+/// What both say: {"allOf": [a, b]}, with the parts of their own, each once. So schemas that refer
+/// to each other come back to the same text.
 Json both(const Json& a, const Json& b);
 
 /// Whether a keyword says nothing about the values: title, description, default, ...
@@ -43,6 +52,9 @@ bool is_annotation(const std::string& key);
 
 /// Fails unless the keyword is one that is supported or an annotation.
 Status check_keyword(const std::string& key, const Json& value, const std::string& path);
+
+/// The type of a value; of a whole number integer, however it is written.
+std::string type_of(const Json& value);
 
 /// The types of a schema's "type": one for each of null boolean integer number string array object;
 /// all if it says nothing.

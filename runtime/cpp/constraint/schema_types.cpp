@@ -1,16 +1,12 @@
-// What SchemaCompiler makes of each type's keywords.
+// What SchemaCompiler makes of the keywords of numbers and arrays.
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "constraint/decimal.h"
-#include "constraint/formats.h"
 #include "constraint/intersection.h"
 #include "constraint/program.h"
-#include "constraint/recognizer.h"
 #include "constraint/regex.h"
 #include "constraint/schema_compiler.h"
 
@@ -48,6 +44,21 @@ Result<std::optional<Bound>> bound(const Json& schema, const char* key, const ch
   return result;
 }
 
+/// The integers that a schema's "not" leaves out.
+std::vector<std::string> excluded_integers(const Json& schema) {
+  std::vector<std::string> texts;
+  const Json* excluded = schema.find("not");
+  for (const Json& one : excluded ? excluded->find("anyOf")->values : std::vector<Json>()) {
+    const Json* values = one.find("enum");
+    for (const Json& value : values ? values->values : std::vector<Json>()) {
+      if (type_of(value) != "integer") continue;
+      texts.push_back(plain_text(value));
+      if (texts.back() == "0") texts.emplace_back("-0");
+    }
+  }
+  return texts;
+}
+
 /// The values of a list, each once: 1 and 1.0 are the same.
 std::vector<Json> distinct(const Json& list) {
   std::vector<Json> found;
@@ -82,26 +93,41 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
   if (!min.ok()) return min.status();
   const auto max = bound(schema, "maximum", "exclusiveMaximum", false, path);
   if (!max.ok()) return max.status();
-  const Result<uint64_t> step = count_of(schema, "multipleOf", 0, path);
-  if (!step.ok()) {
-    return error_at(path, "has multipleOf " + to_text(*schema.find("multipleOf")).substr(0, 40) +
-                              ", but it must be a whole number from 1 on");
+  const Json* step = schema.find("multipleOf");
+  if (step != nullptr) {
+    const Result<uint64_t> whole = count_of(schema, "multipleOf", 0, path);
+    if (whole.ok() && *whole > 0 && *whole <= kMostStep) {
+      return multiples(*whole, *min, *max, path);
+    }
+    const Status left_out = reading_->leave_out(
+        "the JSON schema at " + path + " has multipleOf " + to_text(*step).substr(0, 40) +
+        ", but only whole numbers from 1 to " + std::to_string(kMostStep) + " are supported");
+    if (!left_out.ok()) return left_out;
   }
-  if (*step > 0) return multiples(*step, *min, *max, path);
-  if (schema.find("multipleOf") != nullptr) {
-    return error_at(path, "has multipleOf 0, but it must be a whole number from 1 on");
-  }
-  if (!*min && !*max) return parse_regex(integer ? kInteger : kJsonNumber, grammar_);
-  return decimal_range(grammar_, *min, *max, integer);
+  const auto plain = [&](Grammar* grammar) -> Result<Grammar::Node> {
+    if (!*min && !*max) return parse_regex(integer ? kInteger : kJsonNumber, grammar);
+    return decimal_range(grammar, *min, *max, integer);
+  };
+  const std::vector<std::string> excluded = excluded_integers(schema);
+  if (!integer || excluded.empty()) return plain(grammar_);
+  Grammar own, others;
+  const Result<Grammar::Node> all = plain(&own);
+  if (!all.ok()) return all;
+  Result<std::optional<Program>> texts = compile_texts(own, *all);
+  if (!texts.ok()) return error_at(path, texts.message());
+  if (!texts->has_value()) return grammar_->nothing();
+  Result<Program> none = compile_program(others, others.literals(excluded));
+  if (!none.ok()) return none.status();
+  std::vector<AutomatonPart> parts;
+  parts.push_back({std::move(**texts), false});
+  parts.push_back({std::move(*none), true});
+  const Result<Grammar::Node> left = difference(std::move(parts), grammar_);
+  return left.ok() ? left : error_at(path, "has bounds beside a not, which " + left.message());
 }
 
 Result<Grammar::Node> SchemaCompiler::multiples(uint64_t step, const std::optional<Bound>& min,
                                                 const std::optional<Bound>& max,
                                                 const std::string& path) {
-  if (step > kMostStep) {
-    return error_at(path, "has multipleOf " + std::to_string(step) + ", but at most " +
-                              std::to_string(kMostStep) + " is supported");
-  }
   // A rule for each remainder of the digits so far.
   Grammar own;
   std::vector<Grammar::Rule> after;
@@ -138,71 +164,6 @@ Result<Grammar::Node> SchemaCompiler::multiples(uint64_t step, const std::option
       path, "joins multipleOf with bounds, which " + all.message() + ": leave one of them out");
 }
 
-Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::string& path) {
-  const Result<uint64_t> min = count_of(schema, "minLength", 0, path);
-  const Result<uint64_t> max = count_of(schema, "maxLength", Grammar::kUnlimited, path);
-  for (const Result<uint64_t>* length : {&min, &max}) {
-    if (!length->ok()) return length->status();
-  }
-  std::vector<StringPart> regexes;
-  if (const Json* patterns = schema.find("pattern")) {
-    for (const Json& pattern : patterns->values) regexes.emplace_back(pattern.text, false);
-  }
-  if (const Json* format = schema.find("format")) {
-    const std::optional<std::string_view> regex = format_regex(format->text);
-    if (!format->is(Json::Kind::kString)) {
-      return error_at(path, "has a format that is not a string");
-    }
-    if (regex) regexes.emplace_back(*regex, true);
-    if (!regex && !is_free_format(format->text) && notes_ != nullptr) {
-      notes_->push_back("the JSON schema's format " + quoted_json(format->text).substr(0, 40) +
-                        " at " + path + " is not enforced: only " + format_names() + " are");
-    }
-  }
-  const bool bounded = *min > 0 || *max != Grammar::kUnlimited;
-  if (regexes.empty()) return layout_->strings().of_length(*min, *max);
-  if (regexes.size() == 1 && !bounded) {
-    const auto& [regex, whole] = regexes[0];
-    const Result<Grammar::Node> node = layout_->strings().matching(regex, whole);
-    if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
-    return grammar_->shared(*node);
-  }
-  const Result<CountedText::Shared> lengths = lengths_of(regexes, path);
-  if (!lengths.ok()) return lengths.status();
-  if (*lengths == nullptr) return grammar_->nothing();
-  return layout_->strings().quoted(
-      grammar_->counted_text(std::make_shared<CountedText>(*lengths, *min, *max)));
-}
-
-Result<CountedText::Shared> SchemaCompiler::lengths_of(const std::vector<StringPart>& parts,
-                                                       const std::string& path) {
-  std::string key;
-  for (const auto& [regex, whole] : parts) key += quoted_json(regex) + (whole ? "1" : "0");
-  const auto [place, is_new] = lengths_.try_emplace(key);
-  if (!is_new) return place->second;
-  std::vector<AutomatonPart> programs;
-  for (size_t i = 0; i <= parts.size(); ++i) {
-    Grammar grammar;
-    JsonStrings strings(&grammar, layout_->strings().notation());
-    const Result<Grammar::Node> node = i == parts.size()
-                                           ? strings.any_content()
-                                           : strings.content(parts[i].first, parts[i].second);
-    if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
-    Result<Program> program = compile_program(grammar, *node);
-    if (!program.ok()) return CountedText::Shared();
-    programs.push_back({std::move(*program), false});
-  }
-  Program characters = std::move(programs.back().program);
-  programs.pop_back();
-  Result<CountedText::Shared> lengths =
-      CountedText::lengths(std::move(programs), std::move(characters));
-  if (!lengths.ok()) {
-    return error_at(path, "joins pattern, format or lengths of a string, which " +
-                              lengths.message() + ": write them as one pattern");
-  }
-  return place->second = std::move(*lengths);
-}
-
 Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::string& path) {
   const Result<uint64_t> min = count_of(schema, "minItems", 0, path);
   const Result<uint64_t> max = count_of(schema, "maxItems", Grammar::kUnlimited, path);
@@ -221,6 +182,7 @@ Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::strin
     more_key = "additionalItems";
     items = schema.find("additionalItems");
   }
+  if (items == nullptr) items = schema.find("unevaluatedItems");
   std::vector<Grammar::Node> nodes;
   if (first != nullptr && !first->is(Json::Kind::kArray)) {
     return error_at(path, "has prefixItems that are not an array");
@@ -249,9 +211,14 @@ Result<Grammar::Node> SchemaCompiler::distinct_items(const Json& schema, uint64_
   const Json* values = flat->find("enum");
   const std::vector<Json> listed = values == nullptr ? std::vector<Json>() : distinct(*values);
   if (values == nullptr || listed.size() > kMostDistinct) {
-    return error_at(path, "has uniqueItems, which is supported for items of an enum of at most " +
-                              std::to_string(kMostDistinct) +
-                              " values alone: leave it out, and check the answer for it");
+    const Status left_out = reading_->leave_out(
+        "the JSON schema at " + path +
+        " has uniqueItems, which is supported for items of an enum of at most " +
+        std::to_string(kMostDistinct) + " values alone: leave it out, and check the answer for it");
+    if (!left_out.ok()) return left_out;
+    Json repeated = schema;
+    repeated.remove("uniqueItems");
+    return array(repeated, path);
   }
   std::vector<Grammar::Node> nodes;
   for (const Json& value : listed) {
@@ -261,102 +228,6 @@ Result<Grammar::Node> SchemaCompiler::distinct_items(const Json& schema, uint64_
     if (*one != grammar_->nothing()) nodes.push_back(*one);
   }
   return layout_->distinct(std::move(nodes), min, max);
-}
-
-Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::string& path) {
-  const Json *properties = schema.find("properties"), *required = schema.find("required");
-  const Json* additional = schema.find("additionalProperties");
-  const Json none = Json::object(), anything = Json::boolean(true), nothing = Json::boolean(false);
-  // Authors who list properties mean these: a model that may add others goes on adding.
-  const bool closed = additional == nullptr && properties != nullptr &&
-                      schema.find("unevaluatedProperties") == nullptr;
-  if (properties == nullptr) properties = &none;
-  if (additional == nullptr) additional = closed ? &nothing : &anything;
-  if (!properties->is(Json::Kind::kObject)) {
-    return error_at(path, "has properties that are not an object");
-  }
-  std::vector<std::string> names = properties->keys, needed;
-  std::unordered_set<std::string> known(names.begin(), names.end());
-  if (required != nullptr && !required->is(Json::Kind::kArray)) {
-    if (!required->is_boolean()) return error_at(path, "has required that is not an array");
-    required = nullptr;  // draft 3 told it within the property
-  }
-  for (size_t i = 0; required != nullptr && i < required->values.size(); ++i) {
-    const Json& name = required->values[i];
-    if (!name.is(Json::Kind::kString))
-      return error_at(path, "requires a name that is not a string");
-    needed.push_back(name.text);
-    if (known.insert(name.text).second) names.push_back(name.text);
-  }
-  std::sort(needed.begin(), needed.end());
-  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
-  const Result<uint64_t> least = count_of(schema, "minProperties", 0, path);
-  if (!least.ok()) return least.status();
-  if (*least > std::max<size_t>(needed.size(), 1)) {
-    return error_at(path, "has minProperties " + std::to_string(*least) + ", but beyond the " +
-                              std::to_string(needed.size()) +
-                              " required ones only 1 is supported: require more by name");
-  }
-  const bool not_empty = *least > 0;
-  const Result<std::optional<Program>> allowed_names = names_of(schema, path);
-  if (!allowed_names.ok()) return allowed_names.status();
-  std::optional<Recognizer> name_check;
-  if (*allowed_names) name_check.emplace(**allowed_names);
-
-  const Result<Grammar::Node> more = node(*additional, path + "/additionalProperties");
-  if (!more.ok()) return more;
-  const Grammar::Node unlisted = closed ? layout_->any() : *more;  // if it is required
-  std::vector<JsonMember> members;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const std::string& name = names[i];
-    const bool listed = i < properties->keys.size();
-    const Result<Grammar::Node> value =
-        listed ? node(properties->values[i], path + "/properties/" + name) : unlisted;
-    if (!value.ok()) return value;
-    const bool is_needed = std::binary_search(needed.begin(), needed.end(), name);
-    if (name_check && !name_check->matches(layout_->names().notation().write(name))) {
-      if (is_needed) return grammar_->nothing();
-      continue;
-    }
-    members.push_back(
-        {grammar_->literal(layout_->names().notation().write(name)), *value, is_needed});
-  }
-  if (*more == grammar_->nothing()) return layout_->object(members, std::nullopt, not_empty);
-  const Result<Grammar::Node> others = other_names(names, *allowed_names, path);
-  if (!others.ok()) return others;
-  if (*others == grammar_->nothing()) return layout_->object(members, std::nullopt, not_empty);
-  return layout_->object(members, JsonMember{*others, *more, false}, not_empty);
-}
-
-Result<std::optional<Program>> SchemaCompiler::names_of(const Json& schema,
-                                                        const std::string& path) {
-  const Json* names = schema.find("propertyNames");
-  if (names == nullptr) return std::optional<Program>();
-  // Values that are no strings are no names: other_names() has strings alone.
-  Result<std::optional<Program>> program =
-      program_of(*names, layout_->names().notation(), path + "/propertyNames");
-  if (!program.ok()) return program.status();
-  if (*program) return program;
-  Grammar none;
-  const Grammar::Node zero = none.byte(ByteSet{}.set(0));  // with which no string begins
-  return std::optional<Program>(std::move(*compile_program(none, zero)));
-}
-
-Result<Grammar::Node> SchemaCompiler::other_names(const std::vector<std::string>& listed,
-                                                  const std::optional<Program>& allowed,
-                                                  const std::string& path) {
-  Grammar grammar;
-  JsonStrings strings(&grammar, layout_->names().notation());
-  const Result<Grammar::Node> node =
-      allowed ? strings.except(listed) : layout_->other_names(listed);
-  if (!node.ok()) return error_at(path, "cannot be used: " + node.message());
-  if (!allowed) return node;
-  Result<Program> unlisted = compile_program(grammar, *node);
-  if (!unlisted.ok()) return unlisted.status();
-  const Result<Grammar::Node> all = intersection({*allowed, std::move(*unlisted)}, grammar_);
-  if (all.ok()) return all;
-  return error_at(path + "/propertyNames", "with the names of properties " + all.message() +
-                                               ": allow fewer or shorter names");
 }
 
 }  // namespace thimble

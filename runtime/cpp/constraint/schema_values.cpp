@@ -75,6 +75,12 @@ Result<bool> SchemaCompiler::flat_holds(const Json& flat, const Json& value,
     }
     if (!found) return false;
   }
+  const Json* excluded = flat.find("not");
+  for (const Json& one : excluded ? excluded->find("anyOf")->values : std::vector<Json>()) {
+    const Result<bool> held = holds(one, value, path + "/not", depth + 1);
+    if (!held.ok()) return held;
+    if (*held) return false;
+  }
   const auto types = types_of(flat, path);
   if (!types.ok()) return types.status();
   const std::string type = type_of(value), text = plain_text(value);
@@ -92,7 +98,7 @@ Result<bool> SchemaCompiler::flat_holds(const Json& flat, const Json& value,
   if (type == "object") return holds_members(flat, value, path, depth);
   if (type != "string" && type != "integer" && type != "number") return true;
   Json rest = flat;
-  for (const char* key : {"anyOf", "oneOf", "enum", "const"}) rest.remove(key);
+  for (const char* key : {"anyOf", "oneOf", "enum", "const", "not"}) rest.remove(key);
   rest.set("type", Json::string(type));
   const auto [place, is_new] = checked_.try_emplace(to_text(rest));
   if (is_new) {
@@ -123,6 +129,7 @@ Result<bool> SchemaCompiler::holds_items(const Json& schema, const Json& value,
     first = more;
     more = schema.find("additionalItems");
   }
+  if (more == nullptr) more = schema.find("unevaluatedItems");
   if (more == nullptr) more = &anything;
   for (size_t i = 0; i < value.values.size(); ++i) {
     const bool is_first = first != nullptr && i < first->values.size();
@@ -137,9 +144,14 @@ Result<bool> SchemaCompiler::holds_members(const Json& schema, const Json& value
                                            const std::string& path, int depth) {
   const Json *properties = schema.find("properties"), *required = schema.find("required");
   const Result<uint64_t> least = count_of(schema, "minProperties", 0, path);
-  if (!least.ok()) return least.status();
-  if (value.keys.size() < *least) return false;
+  const Result<uint64_t> most = count_of(schema, "maxProperties", Grammar::kUnlimited, path);
+  for (const Result<uint64_t>* count : {&least, &most}) {
+    if (!count->ok()) return count->status();
+  }
+  if (value.keys.size() < *least || value.keys.size() > *most) return false;
+  const Json* patterns = schema.find("patternProperties");
   const Json *names = schema.find("propertyNames"), *more = schema.find("additionalProperties");
+  if (more == nullptr) more = schema.find("unevaluatedProperties");
   if (required != nullptr && required->is(Json::Kind::kArray)) {
     for (const Json& name : required->values) {
       if (value.find(name.text) == nullptr) return false;
@@ -152,7 +164,20 @@ Result<bool> SchemaCompiler::holds_members(const Json& schema, const Json& value
           holds(*names, Json::string(key), path + "/propertyNames", depth + 1);
       if (!named.ok() || !*named) return named;
     }
+    bool has_pattern = false;
+    for (size_t n = 0; patterns != nullptr && n < patterns->keys.size(); ++n) {
+      Json name = Json::object();
+      name.set("pattern", Json::string(patterns->keys[n]));
+      const Result<bool> named = holds(name, Json::string(key), path, depth + 1);
+      if (!named.ok()) return named;
+      if (!*named) continue;
+      has_pattern = true;
+      const std::string place = path + "/patternProperties/" + patterns->keys[n];
+      const Result<bool> one = holds(patterns->values[n], value.values[i], place, depth + 1);
+      if (!one.ok() || !*one) return one;
+    }
     const Json* wanted = properties == nullptr ? nullptr : properties->find(key);
+    if (wanted == nullptr && has_pattern) continue;
     if (wanted == nullptr) wanted = more;
     if (wanted == nullptr) continue;
     const Result<bool> one =

@@ -22,8 +22,9 @@ using executorch::runtime::MethodMeta;
 
 Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(const PteFile& file,
                                                          const std::string& method,
-                                                         const LoadOptions& options) {
-  std::unique_ptr<LoadedMethod> program(new LoadedMethod(file, method));
+                                                         const LoadOptions& options,
+                                                         Signature signature) {
+  std::unique_ptr<LoadedMethod> program(new LoadedMethod(file, method, signature));
   if (options.record) {
     Status started = program->recorder_.start({});
     if (!started.ok()) return started;
@@ -83,18 +84,35 @@ Status LoadedMethod::no_method() const {
                        "(tokens, input_pos) -> logits: export it with python -m exporter");
 }
 
-Status LoadedMethod::check_signature(const MethodMeta& meta) const {
-  bool expected = meta.num_inputs() == 2 && meta.num_outputs() == 1;
-  for (size_t i = 0; expected && i < 2; ++i) {
+/// Of a file whose method is as another command has it.
+Status LoadedMethod::other_signature(const MethodMeta& meta) const {
+  if (signature_ == Signature::kLogits && meta.num_inputs() == 1) {
+    return Status::error(file_.path() +
+                         " embeds texts and generates none: use runner --embed, or Embedder in "
+                         "Python");
+  }
+  if (signature_ == Signature::kRow && meta.num_inputs() == 2) {
+    return Status::error(file_.path() +
+                         " generates text and embeds none: use runner -p or --chat, or Runner in "
+                         "Python");
+  }
+  return no_method();
+}
+
+Status LoadedMethod::check_signature(const MethodMeta& meta) {
+  const size_t inputs = signature_ == Signature::kLogits ? 2 : 1;
+  bool expected = meta.num_inputs() == inputs && meta.num_outputs() == 1;
+  for (size_t i = 0; expected && i < inputs; ++i) {
     const auto input = meta.input_tensor_meta(i);
     expected = input.ok() && input->scalar_type() == ScalarType::Long;
   }
   if (expected) {
     const auto output = meta.output_tensor_meta(0);
-    expected = output.ok() && output->scalar_type() == ScalarType::Float &&
-               output->nbytes() == sizeof(float) * static_cast<size_t>(vocab_size_);
+    width_ = output.ok() ? static_cast<int64_t>(output->nbytes() / sizeof(float)) : 0;
+    expected = output.ok() && output->scalar_type() == ScalarType::Float && width_ > 0 &&
+               (signature_ == Signature::kRow || width_ == vocab_size_);
   }
-  return expected ? Status() : no_method();
+  return expected ? Status() : other_signature(meta);
 }
 
 Status LoadedMethod::find_delegates(const MethodMeta& meta) {
@@ -170,11 +188,11 @@ Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens,
   int64_t rows = 0;
   bool decodes = true;
   for (const thimble_segment& segment : segments) {
-    rows += segment.logit_rows;
+    rows += signature_ == Signature::kRow ? 1 : segment.logit_rows;
     decodes = decodes && segment.start_pos > 0 && segment.logit_rows == segment.rows;
   }
   // What is there is not cleared again for a call of more rows than the one before.
-  const auto size = static_cast<size_t>(rows * vocab_size_);
+  const auto size = static_cast<size_t>(rows * width_);
   if (logits_.size() < size) logits_.resize(size);
   const Status status = session_->ask_for(segments, &logits_);
   if (!status.ok()) return status;
@@ -191,17 +209,18 @@ Result<const float*> LoadedMethod::execute(const std::vector<int64_t>& tokens, i
                                        {1, static_cast<int32_t>(tokens.size())}, ScalarType::Long);
   const auto position_tensor = executorch::extension::from_blob(&start_pos, {1}, ScalarType::Long);
   const Recorder::Call call(recorder_, phase, static_cast<int64_t>(tokens.size()));
-  const auto outputs =
-      module_->execute(method_, {EValue(*tokens_tensor), EValue(*position_tensor)});
+  std::vector<EValue> inputs{EValue(*tokens_tensor)};
+  if (signature_ == Signature::kLogits) inputs.emplace_back(*position_tensor);
+  const auto outputs = module_->execute(method_, inputs);
   if (!outputs.ok()) {
     return Status::error("the method " + method_ + " failed at position " +
                          std::to_string(start_pos) + ": " +
                          advice(outputs.error(), log, session_ != nullptr));
   }
   if (outputs->size() != 1 || !outputs->front().isTensor() ||
-      outputs->front().toTensor().numel() != vocab_size_) {
-    return Status::error("the logits of the method " + method_ + " are not (1, " +
-                         std::to_string(vocab_size_) + "): export it with python -m exporter");
+      outputs->front().toTensor().numel() != width_) {
+    return Status::error("the output of the method " + method_ + " is not (1, " +
+                         std::to_string(width_) + "): export it with python -m exporter");
   }
   return outputs->front().toTensor().const_data_ptr<float>();
 }

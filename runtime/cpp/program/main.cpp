@@ -13,6 +13,7 @@
 #include "platform/signals.h"
 #include "platform/streams.h"
 #include "program/chat_lines.h"
+#include "program/embed_lines.h"
 #include "program/interrupt.h"
 #include "program/options.h"
 #include "program/recording_signal.h"
@@ -123,7 +124,11 @@ int run(const Options& options) {
   if (options.verify) {
     status = verify(options.model);
     if (!status.ok()) return fail(status, kBadUse);
-    if (!options.prompt && !options.chat && !options.takes_tensors()) return 0;
+    if (!options.prompt && !options.chat && !options.embed && !options.takes_tensors()) return 0;
+  }
+  if (options.embed) {
+    const Result<int> code = embed_lines(options);
+    return code.ok() ? *code : fail(code.status(), kBadUse);
   }
   if (options.takes_tensors()) {
     bool began = false;

@@ -274,6 +274,12 @@ std::vector<Option> all_options(Options* options) {
       text("--json", &options->json),
       text("--system", &options->system),
       flag("--chat", &options->chat),
+      flag("--embed", &options->embed),
+      {"--prompt-name", "", true,
+       [options](const std::string&, const std::string& text) {
+         options->prompt_name = text;
+         return Status();
+       }},
       flag("--verify", &options->verify),
       flag("--version", &options->version),
       {"--help", "-h", false,
@@ -296,12 +302,20 @@ const Option* find(const std::vector<Option>& options, std::string_view name) {
 Status check(const Options& options) {
   const std::string hint = ": --help lists the options";
   if (options.model.empty()) return Status::error("no model was given: pass a .pte file" + hint);
-  if (options.takes_tensors() && (options.prompt || options.chat)) {
-    return Status::error(
-        "--input and --output are for a program of tensors, -p and --chat for a language model: "
-        "pass one of both");
+  if (options.embed && options.chat) {
+    return Status::error("--embed and --chat contradict each other: pass one of them" + hint);
   }
-  if (!options.prompt && !options.chat && !options.verify && !options.takes_tensors()) {
+  if (options.prompt_name && !options.embed) {
+    return Status::error(
+        "--prompt-name has no effect without --embed: add --embed, or leave it out");
+  }
+  if (options.takes_tensors() && (options.prompt || options.chat || options.embed)) {
+    return Status::error(
+        "--input and --output are for a program of tensors, -p, --chat and --embed for a model of "
+        "language: pass one of both");
+  }
+  if (!options.prompt && !options.chat && !options.embed && !options.verify &&
+      !options.takes_tensors()) {
     return Status::error(
         "no prompt was given: pass -p TEXT, which may be empty, --chat, or, to a program of "
         "tensors, --input and --output" +

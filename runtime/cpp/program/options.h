@@ -36,6 +36,8 @@ struct Options {
   std::string system;
   bool logprobs = false;  ///< write them with the statistics
   bool chat = false;
+  bool embed = false;
+  std::optional<std::string> prompt_name;  ///< of --embed
   bool verify = false;
   bool help = false;
   bool version = false;

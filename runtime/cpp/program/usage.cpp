@@ -7,6 +7,7 @@ namespace {
 constexpr const char* kFirst =
     "Usage: runner MODEL.pte -p TEXT [options]\n"
     "       runner MODEL.pte --chat [options]\n"
+    "       runner MODEL.pte --embed [options] < TEXTS\n"
     "       runner MODULE.pte --input FILE.npy --output FILE.npy [options]\n"
     "\n"
     "Runs a language model, or any other module, that python -m exporter wrote. Text goes to\n"
@@ -27,6 +28,10 @@ constexpr const char* kLast =
     "                       lines /reset (start a new conversation), /help and /exit are\n"
     "                       commands; a line that starts with // is a message that starts\n"
     "                       with /. When the context is full, the oldest turns are dropped\n"
+    "  --embed              print a line of numbers for each line of standard input, or for\n"
+    "                       the text of -p (needs a model of embeddings)\n"
+    "  --prompt-name NAME   the text that the model puts before those of --embed, by its name\n"
+    "                       (default: set in the file; '': none)\n"
     "  --system TEXT        the system prompt of --chat (default: the session's)\n"
     "  --json-schema TEXT, --json-schema-file FILE\n"
     "                       the answer is JSON that this schema describes, without spaces; "

@@ -1,13 +1,12 @@
 // Constraints at the end of a pipe, for tests:
 //   constraint_cli MODE < requests > answers
-// texts: a kind (json-schema, regex, choice or grammar), its text, then texts -> an error, or '+'
-// and for each text '0' if nothing that matches begins so, '-' if it is the beginning of one that
-// matches, '1' if it matches and may go on, '2' if it matches and cannot.
-// forced: the same with one text -> the bytes that must follow it.
-// masks: first a vocabulary's texts, the ids that end a text and names; then requests of texts (a
-// kind, its text) and ids -> an error or '+'; then, for each id and once before, the mask at that
-// place, as far as the ids are allowed. A token without a name has an empty one. The framing is
-// binary_requests.h's.
+// texts: a kind (json-schema, relaxed-schema, regex, choice or grammar), its text, then texts -> an
+// error, or '+' and for each text '0' if nothing that matches begins so, '-' if it is the beginning
+// of one that matches, '1' if it matches and may go on, '2' if it matches and cannot. forced: the
+// same with one text -> the bytes that must follow it. masks: first a vocabulary's texts, the ids
+// that end a text and names; then requests of texts (a kind, its text) and ids -> an error or '+';
+// then, for each id and once before, the mask at that place, as far as the ids are allowed. A token
+// without a name has an empty one. The framing is binary_requests.h's.
 
 #include <memory>
 #include <string>
@@ -22,11 +21,11 @@ namespace {
 ConstraintText constraint_text(const std::vector<std::string>& request) {
   using Kind = ConstraintText::Kind;
   const std::string& kind = request[0];
-  return {kind == "json-schema" ? Kind::kJsonSchema
-          : kind == "regex"     ? Kind::kRegex
-          : kind == "choice"    ? Kind::kChoice
-                                : Kind::kGrammar,
-          request[1]};
+  return {kind == "json-schema" || kind == "relaxed-schema" ? Kind::kJsonSchema
+          : kind == "regex"                                 ? Kind::kRegex
+          : kind == "choice"                                ? Kind::kChoice
+                                                            : Kind::kGrammar,
+          request[1], kind == "relaxed-schema"};
 }
 
 char place_of(const Matcher& start, const std::string& text) {
