@@ -34,4 +34,14 @@ def explain_module(options: ModuleOptions, listener: Listener) -> tuple[Signatur
     lowered = lower_module(delegates, program, {}, with_etrecord=True)
     record: Any = lowered.etrecord
     changes = decompositions(captured, operators_by_line(record.edge_dialect_program.graph))
-    return signature, Explanation(options.quant, shapes, changes, lowered.report, "", (), (), None)
+    return signature, Explanation(
+        scheme="none",
+        rotation="none",
+        shapes=shapes,
+        decompositions=changes,
+        delegation=lowered.report,
+        cache_type="",
+        caches=(),
+        states=(),
+        unfused=None,
+    )
