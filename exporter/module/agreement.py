@@ -83,8 +83,9 @@ def compare(
             try:
                 got = run([leaf.contiguous() for leaf in inputs.leaves()])
             except RuntimeError as error:
-                raise failure(
-                    f"The file cannot run on {sample.title}; nothing was written", error
+                raise ExportError(
+                    f"The file cannot run on {sample.title} ({str(error).rstrip('.')}); nothing "
+                    "was written: use another --delegate, or fix that size."
                 ) from error
             calls += 1
             for spec, want, have in zip(signature.outputs, wanted, got, strict=True):

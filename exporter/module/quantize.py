@@ -65,8 +65,8 @@ def quantize_made(
     layers = [*linears, *convolutions]
     if not layers:
         raise ExportError(
-            f"--quant {quant} has nothing to quantize: the module has no torch.nn.Linear"
-            f"{' and no convolution' if quant == 'int8' else ''} in float32; use --quant none."
+            f"--quant {quant} has nothing to quantize: no part of the module is a torch.nn.Linear"
+            f"{' or a convolution' if quant == 'int8' else ''} in float32; use --quant none."
         )
     given = list(made.calibration) or [made.inputs]
     fitted, held = _divided(given)

@@ -20,7 +20,11 @@ _FLOAT = (_aten.cat.default, _aten.linear.default, _aten.mul.Tensor)
 
 def convolutions_of(module: nn.Module) -> dict[str, nn.Module]:
     """Returns the convolutions by name."""
-    return {name: part for name, part in module.named_modules() if isinstance(part, CONVOLUTIONS)}
+    return {
+        name: part
+        for name, part in module.named_modules()
+        if name and isinstance(part, CONVOLUTIONS)
+    }
 
 
 @torch.no_grad()

@@ -24,11 +24,11 @@ _GPTQ = replace(METHODS["gptq4"], drift="none", rotation="none")
 
 
 def linears_of(module: nn.Module) -> dict[str, nn.Linear]:
-    """Returns the float32 linears that can be replaced, by name: they are modules of that class."""
+    """Returns the float32 linears that can be replaced, by name: parts of exactly that class."""
     return {
         name: part
         for name, part in module.named_modules()
-        if type(part) is nn.Linear and part.weight.dtype is torch.float32
+        if name and type(part) is nn.Linear and part.weight.dtype is torch.float32
     }
 
 
