@@ -93,6 +93,7 @@ def lower_module(
     for delegate in delegates.values():
         if with_etrecord and hasattr(delegate, "add_source_map"):
             delegate.add_source_map(graph_module)
+    _restore_ranges(edge.exported_program(), program.range_constraints)
     config = _keeping_first_values(edge.exported_program())
     return finish(edge, report, named_data, with_etrecord, config)
 
@@ -181,6 +182,19 @@ def _check_convolutions(program: ExportedProgram) -> None:
                 f"No delegate takes the convolution over three dimensions ({source_line(node)}), "
                 "and ExecuTorch has no kernel for it; write it as convolutions over two."
             )
+
+
+def _restore_ranges(program: ExportedProgram, ranges: Mapping[Any, Any]) -> None:
+    """Gives sizes the ranges that they were captured with. Passes trace the program again; where
+    they ask whether a size is its largest, the trace takes the answer for a bound, and memory would
+    be planned for one less."""
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        mode = getattr(value, "fake_mode", None)
+        if mode is None or mode.shape_env is None:
+            continue
+        for symbol in mode.shape_env.var_to_range.keys() & ranges.keys():
+            mode.shape_env.var_to_range[symbol] = ranges[symbol]
 
 
 def _keeping_first_values(program: ExportedProgram) -> "ExecutorchBackendConfig | None":

@@ -2,5 +2,6 @@
 state."""
 
 from delegates.coreml.lower import LIMITS, load, lower, take
+from delegates.coreml.module import module_part
 
-__all__ = ["LIMITS", "load", "lower", "take"]
+__all__ = ["LIMITS", "load", "lower", "module_part", "take"]

@@ -124,7 +124,7 @@ def take(
     if with_etrecord:
         complete_values(program)
 
-    with _temporary_files_deleted(), _progress_bars_off():
+    with temporary_files_deleted(), progress_bars_off():
         return Taken(_to_core_ml(program, constant_methods, with_etrecord))
 
 
@@ -136,21 +136,16 @@ def _embedding(program: ExportedProgram, node: Node, given: EmbeddingArguments) 
 def _to_core_ml(
     program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
 ) -> "EdgeProgramManager":
-    import coremltools
     from executorch.backends.apple.coreml.compiler import CoreMLBackend
     from executorch.backends.apple.coreml.partition import CoreMLPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    specs = CoreMLBackend.generate_compile_specs(
-        minimum_deployment_target=coremltools.target.iOS18,  # state, and scales per block
-        compute_precision=coremltools.precision.FLOAT16,
-    )
     config = EdgeCompileConfig(
         preserve_ops=[torch.ops.aten.linear.default],
         _check_ir_validity=False,  # the verifier does not know torchao's operators
         _skip_dim_order=True,
     )
-    partitioner = CoreMLPartitioner(compile_specs=specs)
+    partitioner = CoreMLPartitioner(compile_specs=compile_specs())
     left = _noting_left(partitioner)
     with weights_not_copied(CoreMLBackend, program.range_constraints):
         try:
@@ -172,6 +167,17 @@ def _to_core_ml(
             ) from error
 
 
+def compile_specs() -> Any:
+    """What Core ML compiles for."""
+    import coremltools
+    from executorch.backends.apple.coreml.compiler import CoreMLBackend
+
+    return CoreMLBackend.generate_compile_specs(
+        minimum_deployment_target=coremltools.target.iOS18,  # state, and scales per block
+        compute_precision=coremltools.precision.FLOAT16,
+    )
+
+
 def _noting_left(partitioner: Any) -> list[str]:
     """Returns a list that the partitioner fills with what it leaves, with lines."""
     left: list[str] = []
@@ -189,7 +195,7 @@ def _noting_left(partitioner: Any) -> list[str]:
 
 
 @contextmanager
-def _temporary_files_deleted() -> Iterator[None]:
+def temporary_files_deleted() -> Iterator[None]:
     """Deletes the conversion's temporary files, also when it fails."""
     kept = tempfile.tempdir
     with tempfile.TemporaryDirectory() as directory:
@@ -201,7 +207,7 @@ def _temporary_files_deleted() -> Iterator[None]:
 
 
 @contextmanager
-def _progress_bars_off() -> Iterator[None]:
+def progress_bars_off() -> Iterator[None]:
     """Keeps coremltools from drawing its bars on standard error."""
     places = (
         ("coremltools.converters.mil.frontend.torch.ops", "_tqdm"),

@@ -10,10 +10,12 @@ from torch.fx import Node
 
 from delegates.report import operator_name
 
-_MAKERS = {
-    *("acos", "acosh", "asin", "atanh", "div", "exp", "expm1", "fmod", "log", "log10", "log1p"),
-    *("log2", "pow", "reciprocal", "remainder", "rsqrt", "sinh", "cosh", "sqrt", "tan"),
-}
+# What may make a NaN of numbers; of numbers above zero, those of the second do not.
+_MAKERS = {"acos", "acosh", "asin", "atanh", "fmod", "log1p", "pow", "remainder", "tan"}
+_OF_POSITIVE = {"log", "log10", "log2", "reciprocal", "rsqrt", "sqrt"}
+# What is never below zero, whatever its input, or if its input is not.
+_NEVER_BELOW = {"abs", "exp", "relu", "relu6", "sigmoid", "softmax", "square", "var"}
+_AS_INPUT = {"clone", "expand", "mean", "sum", "unsqueeze", "view", "reshape", "to", "_to_copy"}
 _ENDERS = {"isnan", "eq", "ne", "lt", "le", "gt", "ge", "argmax", "argmin", "logical_not"}
 
 
@@ -47,16 +49,46 @@ def may_be_nan(value: Any, program: ExportedProgram, odd: Collection[str]) -> bo
         elif node.op == "call_function":
             has_schema = hasattr(node.target, "_schema") or hasattr(node.target, "_op")
             name = operator_name(node) if has_schema else ""
-            if name in _MAKERS and not _divides_by_constant(node, name):
+            if _may_make(node, name):
                 return True
             if name not in _ENDERS:
                 waiting += node.all_input_nodes
     return False
 
 
-def _divides_by_constant(node: Node, name: str) -> bool:
-    divisor = node.args[1] if name == "div" else None
-    return isinstance(divisor, int | float) and divisor != 0
+def _may_make(node: Node, name: str) -> bool:
+    if name == "pow":
+        return not (isinstance(node.args[1], int | float) and float(node.args[1]).is_integer())
+    if name == "div":
+        divisor = node.args[1]
+        if isinstance(divisor, int | float):
+            return divisor == 0
+        return not _is_above_zero(divisor)
+    return name in _MAKERS or name in _OF_POSITIVE and not _is_above_zero(node.args[0])
+
+
+def _is_above_zero(value: Any) -> bool:
+    """Whether it is a sum of a positive constant and what is never below zero."""
+    if not isinstance(value, Node) or value.op != "call_function":
+        return False
+    name = operator_name(value) if hasattr(value.target, "_schema") else ""
+    if name in _AS_INPUT | {"sqrt"}:
+        return _is_above_zero(value.args[0])
+    numbers = [each for each in value.args if isinstance(each, int | float)]
+    if name in ("clamp", "clamp_min"):
+        return bool(numbers) and numbers[0] > 0
+    return name == "add" and any(each > 0 for each in numbers) and _is_never_below(value.args[0])
+
+
+def _is_never_below(value: Any) -> bool:
+    if not isinstance(value, Node) or value.op != "call_function":
+        return False
+    name = operator_name(value) if hasattr(value.target, "_schema") else ""
+    if name == "pow":
+        return value.args[1] in (2, 4)
+    if name == "mul":
+        return value.args[0] is value.args[1]
+    return name in _NEVER_BELOW or name in _AS_INPUT and _is_never_below(value.args[0])
 
 
 def _holds_nan(node: Node, program: ExportedProgram, odd: Collection[str]) -> bool:

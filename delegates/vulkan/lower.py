@@ -79,7 +79,7 @@ def lower(
 
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    with _root_logger_quiet():  # which importing the partitioner sets to INFO
+    with root_logger_quiet():  # which importing the partitioner sets to INFO
         from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
         from executorch.backends.vulkan.vulkan_preprocess import VulkanBackend
 
@@ -128,7 +128,7 @@ def _with_linears(report: DelegationReport) -> DelegationReport:
 
 
 @contextmanager
-def _root_logger_quiet() -> Iterator[None]:
+def root_logger_quiet() -> Iterator[None]:
     """Keeps ExecuTorch's backend from logging every layout it chooses."""
     root = logging.getLogger()
     level = root.level

@@ -17,9 +17,10 @@ from delegates.report import operator_name
 
 _ENDS = "XNNPACK's is wrong at the ends of the range"
 _NAN = "XNNPACK's loses a NaN"
+_FAILS = "XNNPACK's lowering fails on it"
 _ALWAYS = {
-    "max": "XNNPACK's lowering fails on it",
-    "min": "XNNPACK's lowering fails on it",
+    "max": _FAILS,
+    "min": _FAILS,
     "exp": _NAN,
     "maximum": _NAN,
     "minimum": _NAN,
@@ -47,6 +48,8 @@ def fault(node: Node, program: ExportedProgram, odd: Collection[str]) -> str | N
         return _ALWAYS[name]
     if name == "gelu" and (node.kwargs.get("approximate") or (*node.args, "none")[1]) != "none":
         return "XNNPACK computes the exact GELU, whatever `approximate` is"
+    if name == "prelu" and _dimensions(node.args[0]) != 4:
+        return _FAILS
     if name in _POOLS and may_be_nan(node.args[0], program, odd):
         return _NAN
     if name == _BILINEAR and not _steps_by_sizes(node):
@@ -69,3 +72,7 @@ def _steps_by_sizes(node: Node) -> bool:
 def _sizes(value: Any) -> Iterable[Any]:
     known: Any = value.meta["val"]
     return (known if isinstance(known, torch.Tensor) else known[0]).shape[-2:]
+
+
+def _dimensions(value: Any) -> int:
+    return len(value.meta["val"].shape)

@@ -114,7 +114,7 @@ def describe_model(description: dict[str, Any], path: str, adapter: str | None =
         DevtoolsError: its report is missing or has no full shape.
     """
     report = description["report"]
-    if report is None or not set(SHAPE_FIELDS) <= report["model"].keys():
+    if report is None or not set(SHAPE_FIELDS) <= report.get("model", {}).keys():
         raise DevtoolsError(
             f"{path} does not say what shape its model has: export it again with python -m "
             "exporter."

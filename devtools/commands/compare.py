@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,12 +72,20 @@ def _check(request: Request) -> None:
 
     try:
         check_outputs((request.json,), (request.model, _etrecord(request), request.text))
-        read_report(request.model)
+        _require_language_model(request.model, read_report(request.model))
         _require_etrecord(request)
         check_model(request.checkpoint)
     except (BadRequest, ExportError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
+
+
+def _require_language_model(path: Path, report: Mapping[str, Any]) -> None:
+    if "model" not in report:
+        raise BadRequest(
+            f"{path} holds a module, which its export has compared already (--inspect shows how "
+            "far the file is off); compare needs a language model."
+        )
 
 
 def _require_etrecord(request: Request) -> Path:

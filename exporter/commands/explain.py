@@ -101,8 +101,9 @@ def describe(explanation: "Explanation") -> str:
     lines += [
         f"  {part.delegate} took nothing: {part.refused}" for part in report.parts if part.refused
     ]
-    lines += ["", f"keys and values, in {explanation.cache_type}:"]
-    lines += [f"  {_cache(item)}" for item in explanation.caches]
+    if explanation.caches:
+        lines += ["", f"keys and values, in {explanation.cache_type}:"]
+        lines += [f"  {_cache(item)}" for item in explanation.caches]
     if explanation.states:
         lines += ["", "states, in float32, whatever the context:"]
         lines += [f"  {_state(item)}" for item in explanation.states]

@@ -27,7 +27,9 @@ def run_inspect(path: Path) -> None:
         if not facts:
             continue
         listed = {name: value for name, value in facts.items() if _is_table(value)}
-        print_table(_facts(title, {name: facts[name] for name in facts if name not in listed}))
+        others = {name: facts[name] for name in facts if name not in listed}
+        if others:
+            print_table(_facts(title, others))
         for name, rows in listed.items():
             print_table(_rows(f"{title}: {name}", rows))
     parts = Table("part", "pieces", "bytes", "checked", title="file: every checksum is correct")

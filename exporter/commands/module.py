@@ -1,5 +1,6 @@
 """The export of any module: checks the options, shows progress, prints a summary."""
 
+import json
 import sys
 import time
 from collections.abc import Collection
@@ -23,6 +24,7 @@ from quant.errors import QuantError
 if TYPE_CHECKING:
     from exporter.module.pipeline import ModuleResult
 
+_UNWRITTEN = Path("module.pte")  # of an explanation
 # What a module has of the command's options, by the parameters' names.
 _TAKEN = {"model", "out", "scheme", "group_size", "delegate", "etrecord", "explain", "explain_json"}
 
@@ -37,7 +39,11 @@ def run_module(request: Request, given: Collection[str]) -> None:
         given: the parameters that the command line has.
     """
     started = time.monotonic()
-    options = _options(request, given)
+    explains = request.explain or request.explain_json is not None
+    options = _options(request, given, explains)
+    if explains:
+        _explain(options, request.explain_json)
+        return
     silence_known_noise()
     with nothing_to_clean_up():
         from exporter.module.pipeline import export_module
@@ -61,7 +67,32 @@ def run_module(request: Request, given: Collection[str]) -> None:
         )
 
 
-def _options(request: Request, given: Collection[str]) -> ModuleOptions:
+def _explain(options: ModuleOptions, json_file: Path | None) -> None:
+    """Prints what an export would do with each line, and writes it to a file if there is one."""
+    silence_known_noise()
+    with nothing_to_clean_up():
+        from exporter.commands.explain import describe
+        from exporter.file.replacing import replacing
+        from exporter.module.explain import explain_module
+
+    with silence_native_noise() as stderr:
+        display = Display(stderr)
+        try:
+            with replacing(json_file) as temporary, display:
+                signature, explanation = explain_module(options, display)
+                if temporary is not None:
+                    told = {"signature": signature.to_dict(), **explanation.to_dict()}
+                    temporary.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        except (DelegateError, ExportError) as error:
+            click.echo(f"Error: {error}", file=stderr)
+            sys.exit(1 if display.began_work else 2)
+    for part, specs in (("input ", signature.inputs), ("output", signature.outputs)):
+        for spec in specs:
+            click.echo(f"{part} {spec}")
+    click.echo(describe(explanation))
+
+
+def _options(request: Request, given: Collection[str], explains: bool) -> ModuleOptions:
     """Exits with 2 if an option is not valid; large libraries are imported after this."""
     try:
         source = source_name(str(request.model))
@@ -71,15 +102,16 @@ def _options(request: Request, given: Collection[str]) -> ModuleOptions:
                 raise ExportError(
                     f"--{name.replace('_', '-')} has no effect on a module; leave it out."
                 )
-        if request.out is None:
+        if explains and (request.out is not None or request.etrecord is not None):
+            raise ExportError("--explain exports nothing; leave out --out and --etrecord.")
+        if request.out is None and not explains:
             raise ExportError("No output file was given; add --out module.pte.")
         quant = request.scheme if "scheme" in given else "none"
-        check_quant(quant)
         delegate = request.delegate if "delegate" in given else DEFAULT_MODULE_DELEGATE
-        check_file(delegate, request.out, request.etrecord, None)
-        return ModuleOptions(
-            source, request.out, quant, delegate, request.etrecord, request.group_size
-        )
+        check_quant(quant, delegate)
+        out = request.out or _UNWRITTEN
+        check_file(delegate, request.explain_json if explains else out, request.etrecord, None)
+        return ModuleOptions(source, out, quant, delegate, request.etrecord, request.group_size)
     except (DelegateError, ExportError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
@@ -109,6 +141,14 @@ def _show(result: "ModuleResult", etrecord: Path | None, seconds: float) -> None
     for leftover in report.lines:
         times = f"{leftover.count} x " if leftover.count > 1 else ""
         click.echo(f"  kernels: {times}{leftover.operator} at {leftover.line}: {leftover.reason}")
+    if result.quantized is not None:
+        quality = result.quantized.quality
+        click.echo(
+            f"quality: cosine {quality.worst_cosine:.4f} at worst, {quality.mean_cosine:.4f} on "
+            f"average; {quality.answers - quality.changed} of {quality.answers} answers as in float"
+        )
+        if result.quantized.note:
+            click.echo(result.quantized.note)
     if result.agreement is not None:
         error = result.agreement.error
         click.echo(

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from exporter.errors import ExportError
@@ -46,17 +46,17 @@ class ModuleAgreement:
 
 
 @torch.no_grad()
-def references(module: Callable[..., Any], made: Made, sample: Sample) -> list[list[Tensor]]:
-    """Returns what a module computes in each call of a sample; its state stays.
+def references(run: Callable[..., Any], owner: nn.Module, sample: Sample) -> list[list[Tensor]]:
+    """Returns what a module computes in each call of a sample; the state, the owner's, stays.
 
     Raises:
         ExportError: the module fails; the sentence has its line.
     """
     found = []
-    with state_kept(made.module):
+    with state_kept(owner):
         for inputs in sample.calls:
             try:
-                found.append([leaf.clone() for leaf in tree_leaves(inputs.call(module))])
+                found.append([leaf.clone() for leaf in tree_leaves(inputs.call(run))])
             except Exception as error:
                 raise failure(f"The module fails on {sample.title}", error) from error
     return found
@@ -83,8 +83,9 @@ def compare(
             try:
                 got = run([leaf.contiguous() for leaf in inputs.leaves()])
             except RuntimeError as error:
-                raise failure(
-                    f"The file cannot run on {sample.title}; nothing was written", error
+                raise ExportError(
+                    f"The file cannot run on {sample.title} ({str(error).rstrip('.')}); nothing "
+                    "was written: use another --delegate, or fix that size."
                 ) from error
             calls += 1
             for spec, want, have in zip(signature.outputs, wanted, got, strict=True):
@@ -132,7 +133,7 @@ def hides_nan(open_file: Open, made: Made, index: int) -> bool:
         bool((want.isnan() & ~have.isnan()).any())
         for inputs in with_nans(made, index)
         for want, have in zip(
-            references(made.module, made, Sample("a NaN", (inputs,)))[0],
+            references(made.module, made.module, Sample("a NaN", (inputs,)))[0],
             open_file()(inputs.leaves()),
             strict=True,
         )

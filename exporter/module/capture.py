@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram, export
 
+from exporter.capture.program import end_traces_at_the_model
 from exporter.capture.refusals import REFUSALS, refused
 from exporter.errors import ExportError
 from exporter.module.source import Made, failure
@@ -22,6 +23,7 @@ def capture_module(made: Made) -> ExportedProgram:
     try:
         with state_kept(made.module):
             program = export(made.module, inputs.args, kwargs or None, dynamic_shapes=shapes)
+        end_traces_at_the_model(program)
         return program.run_decompositions({})
     except REFUSALS as error:
         raise refused(made.module, inputs.args, shapes, error, kwargs) from error

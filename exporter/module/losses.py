@@ -23,7 +23,8 @@ def nan_loss(program: ExportedProgram, input: str) -> str:
             continue
         reached.add(node.name)
         name = operator_name(node)
-        if name in _LOSING or _QUANTIZED in name:
-            if not may_be_nan(node.args[0], program, odd):
-                return f"{name.rpartition(':')[2]} at {source_line(node)}"
+        if _QUANTIZED in name:
+            return "it is rounded to int8"
+        if name in _LOSING and not may_be_nan(node.args[0], program, odd):
+            return f"{name.rpartition(':')[2]} at {source_line(node)}"
     return "by an operator of the delegate"

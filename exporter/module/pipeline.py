@@ -18,6 +18,7 @@ from exporter.module.agreement import ModuleAgreement, compare, hides_nan, refer
 from exporter.module.capture import capture_module, check_outputs_are_tensors, run_eagerly
 from exporter.module.losses import nan_loss
 from exporter.module.options import ModuleOptions
+from exporter.module.quantize import Quantized, quantize_made
 from exporter.module.samples import samples
 from exporter.module.signature import Signature, signature_of
 from exporter.module.signature_blob import SIGNATURE, signature_blob
@@ -37,6 +38,7 @@ class ModuleResult:
     signature: Signature
     delegation: DelegationReport
     agreement: ModuleAgreement | None
+    quantized: Quantized | None
 
 
 def export_module(options: ModuleOptions, listener: Listener = SILENT) -> ModuleResult:
@@ -56,8 +58,14 @@ def export_module(options: ModuleOptions, listener: Listener = SILENT) -> Module
         check_outputs_are_tensors(program)
         signature = signature_of(program, made)
         tried = samples(made, signature)
-        expected = [references(made.module, made, sample) for sample in tried]
-        report = _describe(options, made, signature)
+        report, run = _describe(options, made, signature), made.module
+        quantized = None
+        if options.quant != "none":
+            listener.stage("quantize")
+            quantized = quantize_made(made, program, options.quant, options.group_size, listener)
+            program, run = quantized.program, quantized.run
+            report["quantization"] = quantized.report
+        expected = [references(run, run, sample) for sample in tried]
         listener.stage("lower")
         blobs = {SIGNATURE: _reserved(signature), REPORT: encode_report(report)}
         lowered = lower_module(delegates, program, blobs, etrecord is not None)
@@ -69,14 +77,20 @@ def export_module(options: ModuleOptions, listener: Listener = SILENT) -> Module
         open_file = partial(load_module, delegates, delegation.users, temporary)
         agreement = None
         if open_file() is not None:
-            agreement = compare(open_file, tried, expected, signature, quantized=False)
+            agreement = compare(open_file, tried, expected, signature, quantized is not None)
             signature = _with_losses(signature, program, made, open_file)
         replace_blob(temporary, SIGNATURE, signature_blob(signature))
         report["delegation"] = delegation.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
         seal_files(report, temporary, etrecord)
     return ModuleResult(
-        options.out, options.out.stat().st_size, report, signature, delegation, agreement
+        options.out,
+        options.out.stat().st_size,
+        report,
+        signature,
+        delegation,
+        agreement,
+        quantized,
     )
 
 

@@ -121,14 +121,19 @@ def _import(source: SourceName) -> Any:
     path = source.path
     if not path.is_file():
         raise ExportError(f"{path} is not a file; name a Python file, as in {path.name}:make.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # A file may have the name of a module that others need.
+    taken = path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", "") != str(
+        path
+    )
+    name = f"{path.stem}_of_user" if taken else path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ExportError(f"{path} is not a Python file; its name must end in .py.")
     module = importlib.util.module_from_spec(spec)
     directory = str(path.resolve().parent)  # what lies beside it can be imported
     if directory not in sys.path:
         sys.path.insert(0, directory)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:

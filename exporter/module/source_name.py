@@ -38,13 +38,18 @@ def source_name(text: str) -> SourceName | None:
     return SourceName(Path(found[1]), found[2])
 
 
-def check_quant(name: str) -> None:
+def check_quant(name: str, delegate: str) -> None:
     """
     Raises:
-        ExportError: a module has no such --quant.
+        ExportError: a module has no such --quant, or not with that --delegate.
     """
     if name not in QUANTS:
         raise ExportError(
             f"--quant {name} is for language models; a module has {', '.join(QUANTS[:-1])} or "
             f"{QUANTS[-1]}."
+        )
+    if name != "none" and delegate != "xnnpack":
+        raise ExportError(
+            f"--quant {name} of a module needs --delegate xnnpack, which alone computes its "
+            f"integers, but --delegate is {delegate}."
         )

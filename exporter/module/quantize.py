@@ -1,0 +1,187 @@
+"""Quantizes a module, and finds out which layers change its answers."""
+
+import copy
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram, export
+from torch.utils._pytree import tree_leaves
+
+from delegates.passes.nan import may_be_nan, odd_constants
+from exporter.errors import ExportError
+from exporter.listener import Listener
+from exporter.module.capture import capture_module
+from exporter.module.effects import layer_effects
+from exporter.module.quality import ModuleQuality, measure
+from exporter.module.quantize_convolutions import convolutions_of, quantize_convolutions
+from exporter.module.quantize_linears import linears_of, quantize_linears
+from exporter.module.source import Inputs, Made, failure
+from exporter.module.state import state_kept
+from quant.progress import Progress
+
+_HELD_OUT = 4  # every so many calibration inputs, one measures quality only
+_MOST_NAMED = 8
+_MOST_LEFT = 4  # of so many linears one may stay in float
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """
+    Attributes:
+        program: with integers.
+        run: what it computes, eagerly.
+        report: for the file.
+        note: a sentence for the user; "" if there is nothing to know.
+    """
+
+    program: ExportedProgram
+    run: Any
+    report: dict[str, Any]
+    quality: ModuleQuality
+    note: str
+
+
+def quantize_made(
+    made: Made, program: ExportedProgram, quant: str, group_size: int, listener: Listener
+) -> Quantized:
+    """Quantizes linears, and with int8 convolutions.
+
+    Where answers change, the linears that change them most stay in float, at most a quarter.
+
+    Args:
+        program: the module in float.
+        quant: "int8" or "int4".
+
+    Raises:
+        ExportError: there is nothing to quantize.
+        QuantError: a weight is not finite.
+    """
+    linears = list(linears_of(made.module))
+    convolutions = list(convolutions_of(made.module)) if quant == "int8" else []
+    layers = [*linears, *convolutions]
+    if not layers:
+        raise ExportError(
+            f"--quant {quant} has nothing to quantize: no part of the module is a torch.nn.Linear"
+            f"{' or a convolution' if quant == 'int8' else ''} in float32; use --quant none."
+        )
+    given = list(made.calibration) or [made.inputs]
+    fitted, held = _divided(given)
+    floats = [_run(made.module, made.module, inputs) for inputs in held]
+    unsafe = _may_read_nan(program, linears)
+    left: list[str] = list(unsafe)
+    ranked: list[tuple[str, float]] = []
+    most = len(linears) // _MOST_LEFT
+    while True:
+        found, run = _integers(made, quant, group_size, left, fitted, program)
+        quality = measure(floats, [_run(run, run, inputs) for inputs in held])
+        if quality.is_good:
+            break
+        if not ranked:
+            others = [name for name in layers if name not in left]
+            ranked = layer_effects(made, others, quant, group_size, fitted, held)
+        count = 2 * (len(left) - len(unsafe)) or 1
+        worst = [name for name, _ in ranked if name in linears][:count]
+        if count > most or len(worst) < count:
+            break
+        left = [*unsafe, *worst]
+        listener.progress(Progress("quality", count, max(most, 1), None))
+    kept = [name for name in left if name not in unsafe]
+    report = {
+        "scheme": quant,
+        "layers": len(layers) - len(left),
+        "left_in_float": left[:_MOST_NAMED],
+        "calibration_inputs": len(fitted),
+        "quality": quality.to_dict(),
+        "effects": [{"layer": name, "error": error} for name, error in ranked[:_MOST_NAMED]],
+    }
+    return Quantized(found, run, report, quality, _note(quant, quality, kept, unsafe, ranked, made))
+
+
+def _divided(given: Sequence[Inputs]) -> tuple[list[Inputs], list[Inputs]]:
+    """Calibration inputs, and those that measure quality: others, where there are enough."""
+    if len(given) < _HELD_OUT:
+        return list(given), list(given)
+    held = given[_HELD_OUT - 1 :: _HELD_OUT]
+    return [each for index, each in enumerate(given) if (index + 1) % _HELD_OUT], list(held)
+
+
+def _integers(
+    made: Made,
+    quant: str,
+    group_size: int,
+    left: Collection[str],
+    calibration: Sequence[Inputs],
+    program: ExportedProgram,
+) -> tuple[ExportedProgram, Any]:
+    """Returns the program with integers in all layers but those, and what it computes."""
+    module = copy.deepcopy(made.module)
+    names = [name for name in linears_of(module) if name not in left]
+    quantize_linears(module, names, quant, group_size, calibration)
+    own = replace(made, module=module)
+    if names:
+        program = capture_module(own)
+    convolutions = convolutions_of(module) if quant == "int8" else {}
+    if not any(name not in left for name in convolutions):
+        return program, module
+    converted = quantize_convolutions(program, left, calibration)
+    kwargs = dict(made.inputs.kwargs)
+    try:
+        with state_kept(converted):
+            captured = export(
+                converted, made.inputs.args, kwargs or None, dynamic_shapes=made.dynamic_shapes
+            )
+    except Exception as error:
+        raise failure("The quantized module cannot be captured", error) from error
+    return captured.run_decompositions({}), converted
+
+
+@torch.no_grad()
+def _run(run: Any, owner: nn.Module, inputs: Inputs) -> list[Tensor]:
+    with state_kept(owner):
+        return [leaf.clone() for leaf in tree_leaves(inputs.call(run))]
+
+
+def _may_read_nan(program: ExportedProgram, linears: Collection[str]) -> list[str]:
+    """Returns the linears whose input may be NaN by the module's own doing: rounding to integers
+    would make it a number."""
+    odd, found = odd_constants(program), []
+    for node in program.graph.find_nodes(op="call_function", target=_aten.linear.default):
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        path = stack[-1][0] if stack else ""
+        name = next((each for each in linears if path.endswith(each)), None)
+        if name is not None and may_be_nan(node.args[0], program, odd):
+            found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def _note(
+    quant: str,
+    quality: ModuleQuality,
+    kept: Sequence[str],
+    unsafe: Sequence[str],
+    ranked: Sequence[tuple[str, float]],
+    made: Made,
+) -> str:
+    said = []
+    if not made.calibration:
+        said.append("Calibrated on the example alone; return calibration inputs for better ranges.")
+    if unsafe:
+        said.append(f"In float, because their inputs may be NaN: {_listed(unsafe)}.")
+    if kept:
+        said.append(f"In float, because {quant} changes most there: {_listed(kept)}.")
+    if quality.changed:
+        worst = _listed([name for name, _ in ranked if name not in kept])
+        said.append(
+            f"{quant} changes {quality.changed} of {quality.answers} answers (the largest number "
+            f"of a row); these layers move it most: {worst}."
+        )
+    return " ".join(said)
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + rest

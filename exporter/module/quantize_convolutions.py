@@ -1,0 +1,80 @@
+"""Stores a captured module's convolutions in int8, by PyTorch's own PT2E."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from exporter.module.source import Inputs
+from exporter.module.state import state_kept
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
+_aten = torch.ops.aten
+# Integers of branches with one scale lose those of the smaller ones.
+_FLOAT = (_aten.cat.default, _aten.linear.default, _aten.mul.Tensor)
+
+
+def convolutions_of(module: nn.Module) -> dict[str, nn.Module]:
+    """Returns the convolutions by name."""
+    return {
+        name: part
+        for name, part in module.named_modules()
+        if name and isinstance(part, CONVOLUTIONS)
+    }
+
+
+@torch.no_grad()
+def quantize_convolutions(
+    program: ExportedProgram, left: Collection[str], calibration: Sequence[Inputs]
+) -> GraphModule:
+    """Returns the program as a module whose convolutions read and write int8, with ranges that
+    calibration has shown.
+
+    Args:
+        left: the names of convolutions that stay in float.
+    """
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    quantizer = XNNPACKQuantizer()
+    quantizer.set_global(get_symmetric_quantization_config(is_per_channel=True))
+    quantizer.set_filter_function(_is_integer(left))
+    # What XNNPACK fuses into a convolution has this name there.
+    program = program.run_decompositions({_aten.relu6.default: _relu6})
+    with patch.object(xnnpack_quantizer_utils, "is_relu_node", _is_fused):
+        prepared: Any = prepare_pt2e(program.module(), quantizer)
+    # Observers, which are buffers too, keep what they see.
+    with state_kept(prepared, set(program.graph_signature.buffers_to_mutate.values())):
+        for inputs in calibration:
+            inputs.call(prepared)
+    converted: GraphModule = convert_pt2e(prepared)
+    return converted
+
+
+def _is_fused(node: Node) -> bool:
+    """Whether XNNPACK clamps a convolution's output by it. The quantizer knows ReLU alone, and
+    would spend integers on what ReLU6 cuts off."""
+    return node.target in (_aten.relu.default, _aten.hardtanh.default)
+
+
+def _relu6(x: Tensor) -> Tensor:
+    return torch.nn.functional.hardtanh(x, 0.0, 6.0)
+
+
+def _is_integer(left: Collection[str]) -> Callable[[Node], bool]:
+    def is_integer(node: Node) -> bool:
+        if node.target in _FLOAT:
+            return False
+        stack = node.meta.get("nn_module_stack") or {}
+        paths = {path for path, _ in stack.values()}
+        return not any(path == name or path.endswith(f".{name}") for path in paths for name in left)
+
+    return is_integer

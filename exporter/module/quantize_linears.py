@@ -1,0 +1,113 @@
+"""Stores a module's linears as integers: int8 a row, or int4 in groups that GPTQ chooses."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import reduce
+
+import torch
+from torch import Tensor, nn
+
+from exporter.module.source import Inputs
+from exporter.module.state import state_kept
+from quant.machine.device import HOST
+from quant.machine.spill import IN_MEMORY
+from quant.modules import QuantizedWeight, set_weight
+from quant.rounding.nearest import require_finite, round_int8
+from quant.rounding.solve import solve, statistics
+from quant.scheme import METHODS
+from quant.weight_type import int4
+
+_ROWS = 8192  # of a linear's inputs, at most: GPTQ gains little from more
+# Each linear by itself: nothing has drifted before it, and delegates rotate no inputs.
+_GPTQ = replace(METHODS["gptq4"], drift="none", rotation="none")
+
+
+def linears_of(module: nn.Module) -> dict[str, nn.Linear]:
+    """Returns the float32 linears that can be replaced, by name: parts of exactly that class."""
+    return {
+        name: part
+        for name, part in module.named_modules()
+        if name and type(part) is nn.Linear and part.weight.dtype is torch.float32
+    }
+
+
+@torch.no_grad()
+def quantize_linears(
+    module: nn.Module,
+    names: Collection[str],
+    quant: str,
+    group_size: int,
+    calibration: Sequence[Inputs],
+) -> None:
+    """Replaces linears in place.
+
+    Args:
+        names: of linears_of().
+        quant: "int8" or "int4".
+        group_size: of int4.
+        calibration: for int4.
+
+    Raises:
+        QuantError: a weight is not finite.
+    """
+    linears = {name: part for name, part in linears_of(module).items() if name in names}
+    inputs = {} if quant == "int8" else _inputs_of(module, linears, calibration)
+    for name, linear in linears.items():
+        weight = (
+            round_int8(linear.weight, f"{name}.weight")
+            if quant == "int8"
+            else _int4(name, linear.weight, group_size, inputs[name])
+        )
+        path, _, own = name.rpartition(".")
+        set_weight(module.get_submodule(path), own, weight)
+
+
+def _int4(name: str, weight: Tensor, group_size: int, inputs: list[Tensor]) -> QuantizedWeight:
+    require_finite(weight, f"{name}.weight")
+    type, (rows, columns) = int4(group_size), weight.shape
+    if not inputs:  # nothing runs it: each number is as good as another
+        inputs = [torch.eye(columns)]
+    tokens = sum(len(each) for each in inputs)
+    known = statistics(
+        [IN_MEMORY.keep(inputs)], None, tokens, rows, type.padded(columns), _GPTQ, _total, HOST
+    )
+    return solve(weight.float(), type, _GPTQ, known, None)
+
+
+def _total(terms: Iterable[Tensor]) -> Tensor:
+    return reduce(Tensor.add_, terms)
+
+
+def _inputs_of(
+    module: nn.Module, linears: dict[str, nn.Linear], calibration: Sequence[Inputs]
+) -> dict[str, list[Tensor]]:
+    """Returns rows (rows, in_features) that each linear reads, some of each call."""
+    found: dict[str, list[Tensor]] = {name: [] for name in linears}
+    most = max(1, _ROWS // max(len(calibration), 1))
+
+    def note(name: str, x: Tensor) -> None:
+        rows = x.reshape(-1, x.shape[-1])
+        found[name].append(rows[:: max(1, len(rows) // most)][:most].clone())
+
+    with _noting(linears, note), state_kept(module):
+        for inputs in calibration:
+            inputs.call(module)
+    return found
+
+
+@contextmanager
+def _noting(linears: dict[str, nn.Linear], note: object) -> Iterator[None]:
+    def hook(name: str) -> object:
+        return lambda _, args: note(name, args[0])  # type: ignore[operator]
+
+    handles = [
+        part.register_forward_pre_hook(hook(name))  # type: ignore[arg-type]
+        for name, part in linears.items()
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            with suppress(RuntimeError):
+                handle.remove()

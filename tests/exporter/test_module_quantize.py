@@ -1,0 +1,84 @@
+"""Integers in a module: what becomes int8 and int4, what stays in float, what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import support.module_integers as integers
+import torch
+from support.exported import Quiet
+
+from exporter.errors import ExportError
+from exporter.file.pte import read_report
+from exporter.module.options import ModuleOptions
+from exporter.module.pipeline import export_module
+from exporter.module.quality import measure
+from exporter.module.source_name import SourceName, check_quant, source_name
+from runtime import Program, RunnerError
+
+SOURCE = Path(integers.__file__)
+
+
+def test_int8_convolutions_and_linears(tmp_path: Path, cpp_build: Path) -> None:
+    options = ModuleOptions(SourceName(SOURCE, "make"), tmp_path / "net.pte", "int8")
+    result = export_module(options, Quiet())
+    assert result.quantized is not None
+    quality = result.quantized.quality
+    assert quality.worst_cosine > 0.99 and quality.changed == 0 and quality.answers == 4
+    report = read_report(tmp_path / "net.pte")
+    assert report["quantization"]["layers"] == 4
+    assert report["quantization"]["left_in_float"] == ["after_log"]
+    assert "In float, because their inputs may be NaN: after_log." in result.quantized.note
+    weights = sum(each.numel() for each in integers.make()[0].parameters())
+    assert result.size < 1.5 * weights + 40_000  # a byte for each, and what every file has
+
+    module = integers.make()[0].eval()
+    picture = integers.picture(2, seed=11)
+    with Program(options.out) as program:
+        got = program(picture.numpy())
+        assert isinstance(got, np.ndarray)
+        np.testing.assert_allclose(got, module(picture).detach().numpy(), atol=0.1)
+        picture[0, 0, 3, 3] = float("nan")
+        with pytest.raises(RunnerError, match="NaN at .* lose .it is rounded to int8."):
+            program(picture.numpy())
+
+
+def test_int4_linears_by_gptq(tmp_path: Path, cpp_build: Path) -> None:
+    options = ModuleOptions(SourceName(SOURCE, "make_wide"), tmp_path / "wide.pte", "int4")
+    result = export_module(options, Quiet())
+    assert result.quantized is not None and result.agreement is not None
+    assert result.quantized.quality.worst_cosine > 0.98
+    assert result.agreement.error < 1e-4  # of the same integers
+    module, (x,) = integers.make_wide()[:2]
+    with Program(options.out) as program:
+        x[1, 5] = float("nan")
+        with pytest.raises(
+            RunnerError, match=r"x has a NaN at \(1, 5\).*linear at module_integers"
+        ):
+            program(x.numpy())
+    assert isinstance(module, torch.nn.Module)
+
+
+def test_a_module_without_layers_is_refused(tmp_path: Path) -> None:
+    options = ModuleOptions(SourceName(SOURCE, "no_layers"), tmp_path / "out.pte", "int4")
+    with pytest.raises(ExportError, match="--quant int4 has nothing to quantize"):
+        export_module(options, Quiet())
+
+
+def test_quality_counts_changed_answers() -> None:
+    want = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    quality = measure([[want]], [[torch.tensor([[0.0, 1.0], [0.4, 0.6]])]])
+    assert (quality.answers, quality.changed) == (2, 1) and not quality.is_good
+    assert measure([[want]], [[want]]).is_good
+
+
+def test_names_of_modules_and_their_quantization() -> None:
+    assert source_name("llama3") is None and source_name("dir/model.py") is None
+    found = source_name("dir/net.py:make")
+    assert found is not None and (found.path, found.function) == (Path("dir/net.py"), "make")
+    with pytest.raises(ExportError, match="'1x' in net.py:1x is not the name of a function"):
+        source_name("net.py:1x")
+    with pytest.raises(ExportError, match="--quant gptq4 is for language models"):
+        check_quant("gptq4", "xnnpack")
+    with pytest.raises(ExportError, match="needs --delegate xnnpack"):
+        check_quant("int8", "mlx")

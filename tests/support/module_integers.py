@@ -1,0 +1,53 @@
+"""A user's module of convolutions and linears, and functions that make it with calibration
+inputs."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.export import Dim
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, stride=2, padding=1)
+        self.depthwise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.pointwise = nn.Conv2d(16, 32, 1)
+        self.normalization = nn.BatchNorm2d(32)
+        self.head = nn.Linear(32, 10)
+        self.after_log = nn.Linear(10, 10)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        x = F.relu6(self.depthwise(F.relu(self.stem(picture))))
+        x = F.relu(self.normalization(self.pointwise(x)))
+        x = self.head(x.mean((2, 3)))
+        return x + 0.01 * self.after_log(x.log()).nan_to_num(0.0)
+
+
+def picture(batch: int, seed: int) -> Tensor:
+    return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+
+
+def make() -> tuple[nn.Module, tuple[Tensor, ...], object, list[Tensor]]:
+    torch.manual_seed(0)
+    shapes = ({0: Dim("batch", min=1, max=4)},)
+    return Net(), (picture(2, seed=0),), shapes, [picture(2, seed) for seed in range(1, 9)]
+
+
+class Wide(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(40, 96)
+        self.down = nn.Linear(96, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.up(x)))
+
+
+def make_wide() -> tuple[nn.Module, tuple[Tensor, ...], None, list[Tensor]]:
+    torch.manual_seed(0)
+    return Wide(), (torch.randn(3, 40),), None, [torch.randn(3, 40) for _ in range(40)]
+
+
+def no_layers() -> tuple[nn.Module, Tensor]:
+    return nn.ReLU(), torch.randn(2)
