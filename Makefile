@@ -22,7 +22,7 @@ QUICK := tests/test_layering.py tests/test_once.py tests/delegates/test_source_m
   $(patsubst %,tests/quant/test_%.py,cache_key cache_size calibration compiled descent drift gptq \
     int8_gram integers method products quality refusals scales sensitivity threads triangular)
 
-.PHONY: demo chat quick test check both soak lint build clean
+.PHONY: demo chat samples quick test check both soak lint build clean
 
 demo: build build/demo.pte
 	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 4
@@ -54,6 +54,10 @@ lint: .venv/installed
 
 build: .venv/installed
 	$(BIN)/python -m runtime build
+
+# What READMEs show after `$ `, printed anew.
+samples: build build/chat.pte
+	$(BIN)/python .pictures/samples.py
 
 build/demo.pte: .venv/installed $(SOURCES)
 	$(BIN)/python -m exporter llama3 --quant gptq4 --out $@

@@ -44,6 +44,7 @@ __all__ = [
     "check_delegate",
     "delegate_names",
     "get_delegate",
+    "get_delegates",
     "load_program",
 ]
 
@@ -105,13 +106,22 @@ def get_delegate(name: str) -> "Delegate":
         DelegateError: no delegate has that name, one is repeated, or another package's cannot be
             imported.
     """
-    check_delegate(name)
-    names = _names(name)
-    if len(names) == 1:
-        return _get_one(names[0])
+    delegates = get_delegates(name)
+    if len(delegates) == 1:
+        return next(iter(delegates.values()))
     from delegates.combined import Preference
 
-    return Preference({part: _get_one(part) for part in names})
+    return Preference(delegates)
+
+
+def get_delegates(name: str) -> "dict[str, Delegate]":
+    """Returns one delegate, or several in order of preference, by their names.
+
+    Raises:
+        DelegateError: as get_delegate().
+    """
+    check_delegate(name)
+    return {part: _get_one(part) for part in _names(name)}
 
 
 def load_program(report: "DelegationReport", path: Path) -> "Step | None":
@@ -151,5 +161,5 @@ def _get_one(name: str) -> "Delegate":
 
 
 def _offered() -> dict[str, importlib.metadata.EntryPoint]:
-    found = importlib.metadata.entry_points(group="thimble.delegates")
-    return {entry_point.name: entry_point for entry_point in found}
+    entries = importlib.metadata.entry_points(group="thimble.delegates")
+    return {entry_point.name: entry_point for entry_point in entries}

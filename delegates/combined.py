@@ -52,7 +52,7 @@ class Preference:
         hints = get_type_hints(Limits, include_extras=True)
         return Limits(
             **{
-                name: hint.__metadata__[0]([getattr(each, name) for each in limits])
+                name: hint.__metadata__[0]([getattr(one, name) for one in limits])
                 for name, hint in hints.items()
             }
         )
@@ -94,8 +94,8 @@ class Preference:
             parts += [DelegateShare(other, refused=_NOTHING_LEFT) for other, _ in waiting]
             report = replace(report, delegate=self._name, parts=tuple(parts))
             return replace(lowered, report=report)
-        said = " ".join(f"{part.delegate}: {part.refused}" for part in parts)
-        raise DelegateError(f"None of {self._name} takes the program. {said}")
+        refusals = " ".join(f"{part.delegate}: {part.refused}" for part in parts)
+        raise DelegateError(f"None of {self._name} takes the program. {refusals}")
 
     def load(self, path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
         """Opens a program of several of these delegates; None if one of them cannot run here."""
@@ -156,7 +156,7 @@ class _Shared:
             DelegateError: an operator is left that no kernel computes.
         """
         program = self._edge.exported_program()
-        reasons = {node: "; ".join(said) for node, said in self._reasons.items()}
+        reasons = {node: "; ".join(texts) for node, texts in self._reasons.items()}
         report = delegation_report(self._name, program.graph_module, reasons)
         for leftover in report.lines:
             if leftover.operator.startswith(("torchao::", "thimble::")):

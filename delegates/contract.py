@@ -11,14 +11,19 @@ and, for `--explain`:
 
     why_unfused(program) -> list[Unfused]                       of a program in the edge dialect
 
+To take any module (delegates/module.py):
+
+    module_part(program) -> ContextManager[ModulePart]
+    load_module(path) -> ModuleRun | None                       to check the file's results
+
 A delegate without `take` takes a complete program or nothing; one without `take_rest` can only be
 the first.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 from torch.export import ExportedProgram
@@ -29,7 +34,10 @@ from delegates.to_executorch import Lowered
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
 
-Step = Callable[[Tensor, Tensor], Tensor]  # tokens (1, seq_len), input_pos (1,) -> (1, vocab_size)
+# The inputs of `forward` to its output: of a decoder, tokens (1, seq_len) and input_pos (1,) to
+# (1, vocab_size).
+Step = Callable[..., Tensor]
+ModuleRun = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # a module's inputs -> its outputs
 
 
 class Delegate(Protocol):
@@ -60,6 +68,29 @@ class Taken:
 
     edge: "EdgeProgramManager"
     reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+def _leaves_as_is(program: ExportedProgram) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class ModulePart:
+    """How a delegate takes what it supports of any module.
+
+    Attributes:
+        backend: ExecuTorch's name of it.
+        partitioner: ExecuTorch's, which chooses the nodes.
+        reasons: why it left nodes, by their names; filled while it chooses.
+        rewrite: changes the captured program in place.
+        transforms: passes over the edge program.
+    """
+
+    backend: str
+    partitioner: Any
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    rewrite: Callable[[ExportedProgram], None] = _leaves_as_is
+    transforms: Sequence[Any] = ()
 
 
 @dataclass(frozen=True)

@@ -4,60 +4,60 @@ what to do instead, and the operator that shows the need in a captured program."
 from dataclasses import dataclass
 from enum import Enum
 
-_ONLY_CPU = "export with --delegate cpu."
-_CAPS_AND_SINKS = "export with --delegate cpu or coreml."
-
 
 class Feature(Enum):
     """
     Attributes:
         words: what a delegate without it does not do; `{value}` and `{where}` are the need's.
-        advice: what to do instead.
+        advice: what helps other than another delegate; "" if nothing does.
         operator: ours, which needs it; None if a captured program shows it otherwise or not at all.
     """
 
     FLOAT16_GROUPS = (
         "support integers with a float16 scale for each group, which --quant keep takes from the "
         "checkpoint",
-        "use another --quant, such as rtn8, or another --delegate, such as cpu.",
+        "use another --quant, such as rtn8",
     )
     WINDOWS = (
         "support attention over a sliding window, which is {value} positions here",
-        "export with --delegate cpu or xnnpack, or with a --max-context-len that the window "
-        "covers.",
+        "export with a --max-context-len that the window covers",
     )
-    SOFT_CAPS = ("support attention with the soft cap {value}", _CAPS_AND_SINKS)
-    SINKS = ("support attention with sinks", _CAPS_AND_SINKS)
+    SOFT_CAPS = ("support attention with the soft cap {value}",)
+    SINKS = ("support attention with sinks",)
     CONVOLUTIONS = (
         "support short convolutions{where}",
-        _ONLY_CPU,
+        "",
         "thimble.short_convolution.default",
     )
     DELTA_RULES = (
         "support the gated delta rule{where}",
-        _ONLY_CPU,
+        "",
         "thimble.gated_delta_rule.default",
     )
     SHARED_CACHES = (
         "support attention to the keys and values of another layer{where}",
-        "export with --delegate cpu or xnnpack.",
+        "",
         "thimble.shared_attention.default",
     )
-    EXPERTS = ("support mixtures of experts", _ONLY_CPU, "thimble.experts.default")
+    EXPERTS = ("support mixtures of experts", "", "thimble.experts.default")
     ADAPTERS = (
         "keep adapters apart",
-        "merge one with --adapter DIR, or use --delegate cpu.",
+        "merge one with --adapter DIR",
         "thimble.low_rank.default",
     )
 
-    def __init__(self, words: str, advice: str, operator: str | None = None) -> None:
+    OTHER_STEPS = ("compute {value}",)
+
+    def __init__(self, words: str, advice: str = "", operator: str | None = None) -> None:
         self.words = words
         self.advice = advice
         self.operator = operator
 
 
 # What any delegate supports that takes attention in plain operators (passes/attention.py).
-PLAIN_ATTENTION = frozenset({Feature.WINDOWS, Feature.SOFT_CAPS, Feature.SINKS})
+PLAIN_ATTENTION = frozenset(
+    {Feature.WINDOWS, Feature.SOFT_CAPS, Feature.SINKS, Feature.OTHER_STEPS}
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class Need:
     where: str = ""
 
     def refusal(self, delegate: str) -> str:
-        """Returns the sentence of a delegate that lacks it."""
-        words = self.feature.words.format(value=self.value, where=self.where)
-        return f"{delegate} does not {words}: {self.feature.advice}"
+        """Returns the words of a delegate that lacks it, before the colon of an advice."""
+        return (
+            f"{delegate} does not {self.feature.words.format(value=self.value, where=self.where)}"
+        )

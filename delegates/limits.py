@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from torch.export import ExportedProgram
 
+from delegates import delegate_names, get_delegate
 from delegates.errors import DelegateError
 from delegates.features import PLAIN_ATTENTION, Feature, Need
 from delegates.needs import hidden_size, layer_bits, longest_call, needs_of_program, weight_types
@@ -25,6 +26,11 @@ def always() -> bool:
 def never() -> bool:
     """For a delegate whose runtime is not available on exporting machines."""
     return False
+
+
+def always_fits(limits: "Limits") -> bool:
+    """For checks of features alone."""
+    return True
 
 
 # The rules by which several delegates share a field: from their values, in order of preference.
@@ -49,15 +55,15 @@ def any_features(values: Sequence[frozenset[Feature]]) -> frozenset[Feature]:
 
 def any_widths(values: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """5 and 6 bits only if all support them, because one that does not refuses the program."""
-    widths = dict.fromkeys(bits for each in values for bits in each)
+    widths = dict.fromkeys(bits for choice in values for bits in choice)
     return tuple(
-        bits for bits in widths if bits not in (5, 6) or all(bits in each for each in values)
+        bits for bits in widths if bits not in (5, 6) or all(bits in choice for choice in values)
     )
 
 
 def first_missing(values: Sequence[Callable[[], str | None]]) -> Callable[[], str | None]:
     """A file must not depend on the machine that writes it, so all must be installed."""
-    return lambda: next((said for missing in values if (said := missing())), None)
+    return lambda: next((sentence for missing in values if (sentence := missing())), None)
 
 
 def all_check(values: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
@@ -104,15 +110,25 @@ class Limits:
     rotates: Annotated[bool, all] = False
     hidden_multiple: Annotated[int, min] = 1
 
-    def check(self, needs: Iterable[Need]) -> None:
+    def check(self, needs: Iterable[Need], fits: "Callable[[Limits], bool]" = always_fits) -> None:
         """Checks the features that a model or a captured program needs, in their order.
+
+        Args:
+            fits: whether another delegate takes the rest of the model; those that do are advised.
 
         Raises:
             DelegateError: one is not supported.
         """
-        for need in needs:
-            if need.feature not in self.supports:
-                raise DelegateError(need.refusal(self.name))
+        needs = list(needs)
+        lacking = [need for need in needs if need.feature not in self.supports]
+        if not lacking:
+            return
+        features = {need.feature for need in needs}
+        advice = [export_with(lambda limits: features <= limits.supports and fits(limits))]
+        if len({need.feature for need in lacking}) == 1:  # else it does not help alone
+            advice.append(lacking[0].feature.advice)
+        said = ", or ".join(filter(None, advice)) or "no delegate takes this model"
+        raise DelegateError(f"{lacking[0].refusal(self.name)}: {said}.")
 
     def check_weights(self, bits: int, max_seq_len: int) -> None:
         """Checks the request before any work begins.
@@ -141,7 +157,7 @@ class Limits:
             raise DelegateError(
                 f"{self.name} does not support weights of {' or '.join(map(str, lacking))} bits, "
                 f"but a budget uses 4 and 8 in all parts of model.layers.0 to {layers - 1}: leave "
-                "out --bits and --max-size, or use another --delegate, such as cpu or xnnpack."
+                f"out --bits and --max-size, or {export_with(_mixes)}."
             )
 
     def check_head(self, bits: int) -> None:
@@ -166,7 +182,7 @@ class Limits:
             raise DelegateError(
                 f"{self.name} does not support a quantized model with a hidden size of {size}, "
                 f"which is no multiple of {self.hidden_multiple}: export with --quant none, or "
-                "with --delegate cpu or xnnpack."
+                f"{export_with(lambda limits: _quantizes(limits, size))}."
             )
 
     def check_program(self, program: ExportedProgram) -> None:
@@ -200,3 +216,30 @@ class Limits:
                 f"{self.name} supports weights of {' or '.join(map(str, self.weight_bits))} bits, "
                 f"but these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
             )
+
+
+def export_with(takes: Callable[[Limits], bool]) -> str:
+    """Returns the advice to use a delegate that takes the model; "" if none does."""
+    names = [limits.name for limits in _all_limits() if takes(limits)]
+    if len(names) > 1:
+        names = [", ".join(names[:-1]), names[-1]]
+    return f"export with --delegate {' or '.join(names)}" if names else ""
+
+
+def _mixes(limits: Limits) -> bool:
+    return {4, 8} <= set(limits.weight_bits)
+
+
+def _quantizes(limits: Limits, hidden_size: int) -> bool:
+    return min(limits.weight_bits) < FLOAT_BITS and hidden_size % limits.hidden_multiple == 0
+
+
+def _all_limits() -> list[Limits]:
+    """Those of every delegate that can be imported."""
+    limits = []
+    for name in delegate_names():
+        try:
+            limits.append(get_delegate(name).LIMITS)
+        except DelegateError:  # another package's, which is broken
+            continue
+    return limits

@@ -18,7 +18,12 @@ def source_line(node: Node) -> str:
 
     The file is named as it is imported, without the machine's own directories.
     """
-    frames = _FRAME.findall(str(node.meta.get("stack_trace") or ""))
+    return line_of_trace(str(node.meta.get("stack_trace") or ""))
+
+
+def line_of_trace(trace: str) -> str:
+    """The same for a text that contains a stack trace."""
+    frames = _FRAME.findall(trace)
     if not frames:
         return UNKNOWN
     own = [frame for frame in frames if not Path(frame[0]).is_relative_to(_TORCH)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delegates.errors import DelegateError
-from delegates.passes.source_map import keep_view_handles
+from delegates.passes.source_map import keep_view_handles, keep_write_handles
 from delegates.passes.traced_calls import calls_not_traced
 from delegates.report import DelegationReport
 from delegates.source_lines import UNKNOWN
@@ -60,6 +60,7 @@ def finish(
         finished = edge.to_executorch(config)
     if with_etrecord:
         keep_view_handles(finished)
+        keep_write_handles(finished)
     _check_kernels(finished, report)
     return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
 

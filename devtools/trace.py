@@ -208,12 +208,12 @@ def _flows(profile: Profile, origin: int) -> Iterator[TraceEvent]:
 
 def sequences(profile: Profile) -> list[list[Call]]:
     """Groups the calls by sequence of tokens: a sequence ends when a prefill follows a decode."""
-    found: list[list[Call]] = []
+    calls: list[list[Call]] = []
     before: Call | None = None
     for call in profile.calls:
         starts = call.phase is Phase.PREFILL and (before is None or before.phase is Phase.DECODE)
-        if starts or not found:
-            found.append([])
-        found[-1].append(call)
+        if starts or not calls:
+            calls.append([])
+        calls[-1].append(call)
         before = call
-    return found
+    return calls

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from delegates import DelegationReport, Unfused
+from delegates import DelegationReport, Limits, Unfused, get_delegate
 from exporter.capture.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.capture.program import capture
 from exporter.capture.shapes import Shapes, explain_shapes, noting_conditions
@@ -12,7 +12,9 @@ from exporter.listener import Listener
 from exporter.models.low_rank import attach
 from exporter.options import ExportOptions
 from exporter.pipeline import load_quantized
+from exporter.plan.cache_type import cached_bytes
 from exporter.plan.kv_caches import KvCaches, States, kv_caches, states
+from exporter.plan.plan import Plan
 from exporter.plan.planning import read_plan
 from quant.scheme import FOUR_BITS, METHODS, Scheme
 
@@ -23,18 +25,21 @@ _TYPES = {1: "int8", 2: "float16", 4: "float32"}  # of keys and values, by their
 class Explanation:
     """
     Attributes:
-        scheme: the scheme of the weights.
+        scheme: the scheme of the weights, as asked for.
+        rotation: what it rotates (quant.method), as the delegate can.
         shapes: sizes, and the program's conditions on them.
         decompositions: operators that were replaced.
         delegation: what runs where, and why delegates did not take the rest.
         cache_type: of keys and values, such as "float16".
-        caches: the sizes of the key/value caches.
+        caches: the sizes of the key/value caches, as the delegate that takes the program keeps
+            them.
         states: the sizes of what layers without attention keep.
         unfused: operators that the delegate runs separately though it can fuse their kind; None if
             the delegate does not report them.
     """
 
     scheme: str
+    rotation: str
     shapes: Shapes
     decompositions: Sequence[Decomposition]
     delegation: DelegationReport
@@ -48,6 +53,7 @@ class Explanation:
         part; what no delegate took is in delegation.lines."""
         return {
             "scheme": self.scheme,
+            "rotation": self.rotation,
             "shapes": {
                 "varying": [asdict(size) for size in self.shapes.varying],
                 "fixed": dict(self.shapes.fixed),
@@ -80,6 +86,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         ExportError, QuantError, DelegateError: with the sentence to show.
     """
     plan = read_plan(options, listener, with_text=False)
+    name = plan.scheme.name
+    rotation = plan.scheme.choice.rotation if name in METHODS else "none"
     plan = replace(plan, scheme=quick_scheme(plan.scheme))
     delegate, context, seq_len = plan.delegate, plan.max_context_len, plan.max_seq_len
     model, _ = load_quantized(plan, listener)
@@ -87,8 +95,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
-    caches = kv_caches(model.config, plan.limits, plan.item_bytes, context, seq_len)
-    kept = states(model.config)
+    spec = model.config
     del model
     shapes = explain_shapes(program, lines)
     captured = operators_by_line(program.graph)
@@ -101,13 +108,39 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         changes = decompositions(captured, operators_by_line(edge.graph))
         if hasattr(delegate, "why_unfused"):
             unfused = delegate.why_unfused(edge)
-    name, type = plan.scheme.name, _TYPES[plan.item_bytes]
-    return Explanation(name, shapes, changes, lowered.report, type, caches, kept, unfused)
+    limits, item_bytes = _cache_keeper(plan, lowered.report)
+    caches = kv_caches(spec, limits, item_bytes, context, seq_len)
+    return Explanation(
+        scheme=name,
+        rotation=rotation,
+        shapes=shapes,
+        decompositions=changes,
+        delegation=lowered.report,
+        cache_type=_TYPES[item_bytes],
+        caches=caches,
+        states=states(spec),
+        unfused=unfused,
+    )
+
+
+def _cache_keeper(plan: Plan, report: DelegationReport) -> tuple[Limits, int]:
+    """The limits of the delegate that keeps the caches, and bytes of a number in them: of several,
+    the first that took anything."""
+    takers = [part.delegate for part in report.parts if part.calls]
+    if not takers:
+        return plan.limits, plan.item_bytes
+    limits = get_delegate(takers[0]).LIMITS
+    own = cached_bytes(plan.empty, plan.scheme, limits)
+    # The preferred one has decided whether the model rounds keys and values to int8.
+    return limits, 2 if own == 1 < plan.item_bytes else own
 
 
 def quick_scheme(scheme: Scheme) -> Scheme:
-    """Returns a scheme with the same graph that needs no calibration."""
+    """Returns a scheme with the same graph that needs no calibration: a rotation that is learned
+    and folded into weights leaves the graph of one that is not learned."""
     if scheme.name not in METHODS:
         return scheme
     name = "rtn4" if scheme.name in FOUR_BITS else scheme.name
-    return replace(scheme, name=name, method=replace(METHODS[name], rotation="none"))
+    rotation = scheme.choice.rotation
+    rotation = "hadamard" if rotation == "learned" else rotation
+    return replace(scheme, name=name, method=replace(METHODS[name], rotation=rotation))

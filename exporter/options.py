@@ -69,7 +69,7 @@ class ExportOptions:
         """What the user named to read: files, directories, presets and hub ids."""
         adapters = [place for _, place in self.adapters]
         named = (self.model, self.checkpoint, self.adapter, self.tokenizer, self.calibration)
-        return [*adapters, *(each for each in named if each is not None)]
+        return [*adapters, *(path for path in named if path is not None)]
 
     @property
     def has_budget(self) -> bool:

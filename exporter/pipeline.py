@@ -17,10 +17,10 @@ from exporter.file.agreement import (
     reference_logits,
     require_agreement,
 )
-from exporter.file.etrecord import name_program, save_etrecord, weights_crc32
-from exporter.file.pte import REPORT, encode_report, seal
+from exporter.file.pte import REPORT, encode_report
 from exporter.file.replacing import check_outputs, replacing
 from exporter.file.report import Report, constant_methods, describe
+from exporter.file.writing import seal_files, write_program
 from exporter.listener import SILENT, Listener
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
@@ -71,7 +71,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         listener.stage("lower")
         lowered = _lowered(plan, program, report, etrecord is not None)
         listener.stage("write")
-        _write(lowered, report, temporary, etrecord)
+        write_program(lowered, report, temporary, etrecord)
         delegation = lowered.report
         del lowered, program  # the file is complete; the check needs the memory
         _release(plan)
@@ -79,7 +79,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         agreement = check(delegation, temporary, reference)
         report["delegation"] = delegation.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
-        _seal(report, temporary, etrecord)
+        seal_files(report, temporary, etrecord)
         require_size(options, temporary)
     return ExportResult(
         options.out, options.out.stat().st_size, report, quantization, delegation, agreement
@@ -131,22 +131,6 @@ def _release(plan: Plan) -> None:
     """Gives back the memory of what is not used any more."""
     plan.resources.spill.release()
     return_freed_memory()
-
-
-def _write(lowered: Lowered, report: Report, temporary: Path, etrecord: Path | None) -> None:
-    """Writes the program, and the ETRecord if there is one, whose checksum the report gets."""
-    with open(temporary, "wb") as file:
-        lowered.program.write_to_file(file)
-    if lowered.etrecord is not None and etrecord is not None:
-        save_etrecord(lowered.etrecord, etrecord)
-        report["etrecord"] = {"weights_crc32": weights_crc32(etrecord)}
-
-
-def _seal(report: Report, temporary: Path, etrecord: Path | None) -> None:
-    """Stores the complete report in the file, and names the file in its ETRecord."""
-    fingerprint = seal(temporary, report)
-    if "etrecord" in report and etrecord is not None:
-        name_program(etrecord, fingerprint)
 
 
 def _sample(plan: Plan) -> Tensor:

@@ -19,7 +19,7 @@ _ODD = range(3, 16, 2)  # what a row's float may be a multiple of, besides a pow
 def dequantized_once(module: nn.Module) -> Iterator[None]:
     """Within the block, the quantized linears of a module do not dequantize in each call, and those
     that have an input in common round it once."""
-    linears = [each for each in module.modules() if isinstance(each, QuantizedLinear)]
+    linears = [part for part in module.modules() if isinstance(part, QuantizedLinear)]
     inputs = _Inputs()
     try:
         for linear in linears:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -56,6 +56,8 @@ class Block:
         times: path of a number by which the hidden states behind the block are multiplied; None:
             they are not.
         leaves: how many numbers of a token it leaves in the context for later layers.
+        branch: "opens": the next block, which "closes", reads what this one reads, and adds to what
+            this one returns. None: it reads what the block before returns.
     """
 
     module: str
@@ -68,6 +70,7 @@ class Block:
     router: str | None = None
     times: str | None = None
     leaves: int = 0
+    branch: Literal["opens", "closes"] | None = None
 
     @property
     def parts(self) -> tuple[Part, ...]:

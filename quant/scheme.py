@@ -111,10 +111,10 @@ class Scheme:
     def type_of(self, part: str) -> WeightType | None:
         """The type of a part such as "model.layers.0.mlp.down_proj", EMBEDDING_PART or HEAD_PART;
         None for floats. What is outside the layers is stored like the two ends."""
-        found = self._types.get(part)
+        type = self._types.get(part)
         is_end = part.startswith(_DECODER) and not part.startswith(_LAYERS) or part == HEAD_PART
-        if found is not None or self.name in ("none", KEEP) or not is_end:
-            return found or self.type
+        if type is not None or self.name in ("none", KEEP) or not is_end:
+            return type or self.type
         if self.head_bits == 8:
             return self.type if self.name == "rtn8" else INT8
         return replace(self._int4, bits=self.head_bits)

@@ -159,26 +159,26 @@ def read_options(max_new_tokens: int | None, given: AnswerOptions) -> Answer:
         seed = secrets.randbits(64)
     # The other numbers of the struct are overruled by those of the settings.
     options = Options(top_p=1.0, seed=check_whole("seed", seed, 0, 2**64 - 1))
-    wanted = constraint(
+    constraint_of_answer = constraint(
         *(given.get("json_schema"), given.get("regex"), given.get("choice"), given.get("grammar")),
         given.get("schema_unsupported", "refuse"),
     )
-    return Answer(options, _settings(given, numbers), wanted)
+    return Answer(options, _settings(given, numbers), constraint_of_answer)
 
 
 def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
     """The numbers that are given, by name."""
-    found = {}
+    numbers = {}
     for number in NUMBERS:
         name, value = number.name, given.get(number.name)
         if value is None:
             continue
         if number.type is float:
-            found[name] = float(check(name, value, number.low, number.high))
+            numbers[name] = float(check(name, value, number.low, number.high))
         else:
             whole = bool(value) if number.type is bool else value
-            found[name] = float(check_whole(name, whole, int(number.low), int(number.high)))
-    return found
+            numbers[name] = float(check_whole(name, whole, int(number.low), int(number.high)))
+    return numbers
 
 
 def read_stops(stop: str | Sequence[str] | None) -> list[str]:

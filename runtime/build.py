@@ -160,10 +160,10 @@ def find_jdk() -> Path | None:
     """Returns the folder of a Java development kit: that of JAVA_HOME, else of javac on the PATH;
     None if there is none."""
     home, javac = os.environ.get("JAVA_HOME"), shutil.which("javac")
-    found = [Path(home)] if home else []
+    candidates = [Path(home)] if home else []
     if javac is not None:
-        found.append(Path(javac).resolve().parent.parent)
-    return next((jdk for jdk in found if (jdk / "include" / "jni.h").is_file()), None)
+        candidates.append(Path(javac).resolve().parent.parent)
+    return next((jdk for jdk in candidates if (jdk / "include" / "jni.h").is_file()), None)
 
 
 def find_zig() -> Path:
@@ -179,10 +179,10 @@ def find_tool(name: str) -> Path:
     beside_python = Path(sys.executable).parent / name
     if beside_python.is_file():
         return beside_python
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise BuildError(f"{name} is not installed: pip install cmake ninja")
-    return Path(found)
+    return Path(path)
 
 
 def _find_wheel() -> Path:
@@ -229,6 +229,6 @@ def _run(command: list[str | Path], environment: dict[str, str]) -> str:
         command, cwd=SOURCE_DIR, env=environment, capture_output=True, text=True, check=False
     )
     if result.returncode != 0:
-        said = "\n".join((result.stdout + result.stderr).strip().splitlines()[-40:])
-        raise BuildError(f"{Path(command[0]).name} failed with code {result.returncode}:\n{said}")
+        output = "\n".join((result.stdout + result.stderr).strip().splitlines()[-40:])
+        raise BuildError(f"{Path(command[0]).name} failed with code {result.returncode}:\n{output}")
     return result.stdout

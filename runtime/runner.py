@@ -11,6 +11,7 @@ from runtime.answer_options import Answer, AnswerOptions, read_options
 from runtime.binding.answer_stream import stream
 from runtime.binding.c_arguments import (
     MAX_COUNT,
+    MAX_THREADS,
     check_whole,
     encoded,
     piece_array,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MAX_THREADS = 256
 MAX_RECORDING_BYTES = 1 << 30  # a flatbuffer ends at 2 GB
 KV_CACHES = ("default", "float16", "float32", "int8")
 _CLOSED = b"this Runner is closed, and was before its answer had ended: the text is not all of it"

@@ -21,9 +21,12 @@ from support.cpu_seconds import (  # noqa: F401  (hooks of pytest)
     pytest_terminal_summary,
 )
 from support.exported import Exported, Quiet, export_for_tests
-from support.once import made_once
+from support.once import ROOT, made_once
 from support.recorded_runs import Recorded, etrecord_of, record
 
+from exporter.module.options import ModuleOptions
+from exporter.module.pipeline import export_module
+from exporter.module.source_name import SourceName
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
@@ -175,6 +178,19 @@ def embedded_cpu_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return export_model(options, Quiet()).out
 
     return made_once(tmp_path_factory, "embedded_cpu", make)
+
+
+@pytest.fixture(scope="session")
+def traps_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """support/module_traps.py's module for XNNPACK, its ETRecord beside it; do not write it."""
+
+    def make(directory: Path) -> Path:
+        out = directory / "traps.pte"
+        source = SourceName(ROOT / "tests" / "support" / "module_traps.py", "make")
+        options = ModuleOptions(source, out, etrecord=out.with_suffix(".etrecord"))
+        return export_module(options, Quiet()).out
+
+    return made_once(tmp_path_factory, "traps", make)
 
 
 @pytest.fixture(scope="session")

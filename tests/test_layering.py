@@ -28,12 +28,20 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "constraint": {"core", "tokenizer"},
     "delegate": {"core", "kernels", "platform"},
     "model": {"core", "platform", "tokenizer", "constraint", "delegate", "llama_ops"},
+    "embed": {"core", "tokenizer", "model"},
+    "tensors": {"core", "platform", "constraint", "model"},
     "answer": {"core", "platform", "tokenizer", "constraint", "model"},
     "draft": {"core", "answer", "model"},
     "runner": {"core", "platform", "tokenizer", "constraint", "model", "answer", "draft"},
     "engine": {"core", "constraint", "model", "answer", "draft", "runner"},
-    "c_interface": {"core", "tokenizer", "constraint", "model", "answer", "runner", "engine"},
-    "program": {"core", "platform", "tokenizer", "constraint", "model", "answer", "runner"},
+    "c_interface": {
+        *("core", "tokenizer", "constraint", "model", "embed", "tensors"),
+        *("answer", "runner", "engine"),
+    },
+    "program": {
+        *("core", "platform", "tokenizer", "constraint", "model", "embed", "tensors"),
+        *("answer", "runner"),
+    },
     "java": {"c_interface"},
     "web": {"c_interface"},
 }

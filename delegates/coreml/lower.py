@@ -162,12 +162,12 @@ def _to_core_ml(
                 generate_etrecord=with_etrecord,
             )
         except _REFUSALS as error:
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
-            if "SymInt" in said:
-                said = "pieces of a Core ML program cannot pass each other the position"
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            if "SymInt" in reason:
+                reason = "pieces of a Core ML program cannot pass each other the position"
             what = f"the parts around {', '.join(left)}" if left else "the program"
             raise DelegateError(
-                f"Core ML's converter refused {what}: {said}; export with another --quant, "
+                f"Core ML's converter refused {what}: {reason}; export with another --quant, "
                 "--max-seq-len or --delegate."
             ) from error
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from delegates.features import Feature
 from delegates.limits import Limits, never
 from delegates.mlx.rewrite import rewrite_attention
 from delegates.mlx.schema import import_mlx, missing
@@ -38,7 +39,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=missing,
     checks=never,
-    supports=frozenset(),
+    supports=frozenset({Feature.OTHER_STEPS}),
     sizes=FileSizes(
         weight_bytes=weight_bytes, table_bytes=weight_bytes, shares_tied=(4, 8, FLOAT_BITS)
     ),

@@ -28,9 +28,9 @@ def missing() -> str | None:
     None."""
     if PACKAGE in sys.modules:
         return None
-    found = importlib.util.find_spec(PACKAGE)
-    if found is not None and found.origin is not None:
-        source = Path(found.origin).parent / "serialization"
+    specification = importlib.util.find_spec(PACKAGE)
+    if specification is not None and specification.origin is not None:
+        source = Path(specification.origin).parent / "serialization"
         if all((source / name).is_file() for name in ("schema.fbs", "generate.py")):
             return None
     return (
@@ -104,9 +104,9 @@ def _generate(work: Path) -> None:
     generator = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = generator  # its dataclasses look themselves up there
     (work / "runtime").mkdir()
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(output):
             spec.loader.exec_module(generator)
             schema = generator.parse_fbs(generator.SCHEMA_FBS)
             ran = generator.run_flatc(str(_flatc()))
@@ -122,7 +122,7 @@ def _generate(work: Path) -> None:
         del sys.modules[spec.name]
     shutil.rmtree(work / "runtime")
     if not ran:
-        lines = [line for line in said.getvalue().splitlines() if line.startswith("flatc")]
+        lines = [line for line in output.getvalue().splitlines() if line.startswith("flatc")]
         raise DelegateError(
             f"The mlx delegate's schema cannot be generated: {'; '.join(lines)}; install "
             "executorch==1.5.1 again, or choose another --delegate."

@@ -27,19 +27,19 @@ class Found:
 
 def find_ops(graph: Graph, values: Values) -> Found:
     """Returns the ops of a graph before any of them is merged with others."""
-    found = Found()
+    result = Found()
     covered: set[Node] = set()
     for node in reversed(graph.nodes):
         if node in covered:
             continue
         op = _match(node, values, covered)
         if isinstance(op, Op):
-            found.ops.append(op)
+            result.ops.append(op)
             covered.update(op.nodes)
         elif op is not None:
-            found.refused[node] = op
-    found.ops.reverse()
-    return found
+            result.refused[node] = op
+    result.ops.reverse()
+    return result
 
 
 def _match(node: Node, values: Values, covered: set[Node]) -> Op | Refused | None:

@@ -24,8 +24,8 @@ from delegates.op_list.rows import Rows
 INDEX = "index"  # the compile spec that numbers the calls
 
 _KNOWN = (
-    "it computes embeddings, RMSNorm, linears, attention, short convolutions, the gated delta "
-    "rule, rotations, sums, products, GLUs and activations"
+    "it computes embeddings, RMSNorm, LayerNorm, linears, attention, pooling, short convolutions, "
+    "the gated delta rule, rotations, sums, products, GLUs and activations"
 )
 
 _IDLE = View, SelectLast  # a call of nothing else computes nothing
@@ -79,13 +79,13 @@ class Calls:
 
 
 def find_calls(graph: Graph, values: Values) -> Calls:
-    found = find_ops(graph, values)
-    grouped = [_without_idle_views(ops) for ops in _Grouping(graph, found.ops).calls()]
+    result = find_ops(graph, values)
+    grouped = [_without_idle_views(ops) for ops in _Grouping(graph, result.ops).calls()]
     calls = Calls([ops for ops in grouped if not all(isinstance(op, _IDLE) for op in ops)])
     taken = {node for ops in calls.ops for op in ops for node in op.nodes}
     for node in graph.nodes:
         if node.op == "call_function" and node not in taken and shape_of(node):
-            calls.reasons[node.name] = _why_left(node, found.refused.get(node))
+            calls.reasons[node.name] = _why_left(node, result.refused.get(node))
     return calls
 
 

@@ -247,6 +247,7 @@ class DelegateCall:
         return Operation(
             op.name,
             type(op),
+            op.version,
             op.fields(self),
             debug_id,
             debug_id if prepare_id is None else prepare_id,
@@ -273,12 +274,12 @@ def _arguments(program: ExportedProgram) -> tuple[list[Node], list[Node]]:
     """Returns the call's inputs and outputs, in order."""
     signature = program.graph_signature
     given = {spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT}
-    wanted = [
+    arguments = [
         spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT
     ]
     nodes = {node.name: node for node in program.graph.nodes}
     inputs = [node for node in nodes.values() if node.op == "placeholder" and node.name in given]
-    return inputs, [nodes[name] for name in wanted]
+    return inputs, [nodes[name] for name in arguments]
 
 
 def _role(node: Node) -> Role:

@@ -10,7 +10,8 @@ from delegates.op_list.layout import Format
 from delegates.op_list.low_rank import LowRank
 from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op, State
 
-VERSION = 6
+# Of a program whose kinds all have been there from the first on: old runners read it.
+_FIRST_VERSION = 6
 _IDENTIFIER = b"THCP"
 
 
@@ -46,11 +47,13 @@ class Operation:
     """An op in the form in which it is written.
 
     Attributes:
+        version: of the first program that had it.
         fields: what its kind's table holds, in the schema's order.
     """
 
     name: str
     kind: type[Op]
+    version: int
     fields: Sequence[Field]
     debug_id: int
     prepare_debug_id: int
@@ -96,7 +99,8 @@ def write_program(program: Program) -> bytes:
         builder.PrependUint32(width)
     slots = builder.EndVector()
     builder.StartObject(11)
-    builder.PrependUint32Slot(0, VERSION, 0)
+    version = max((item.version for item in program.operations), default=_FIRST_VERSION)
+    builder.PrependUint32Slot(0, version, 0)
     builder.PrependUOffsetTRelativeSlot(1, slots, 0)
     builder.PrependUOffsetTRelativeSlot(2, weights, 0)
     builder.PrependUOffsetTRelativeSlot(3, floats, 0)

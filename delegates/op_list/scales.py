@@ -37,9 +37,9 @@ def find_two_levels(scales: NDArray[np.float32], most: int) -> TwoLevels | None:
         wide = scales[open_rows].astype(np.float64)
         ratio = np.rint(wide / candidate[:, None])
         fits = (ratio * candidate[:, None] == wide).all(axis=1) & (ratio <= most).all(axis=1)
-        found = open_rows[fits]
-        row_scales[found] = candidate[fits]
-        multiples[found] = ratio[fits]
+        rows = open_rows[fits]
+        row_scales[rows] = candidate[fits]
+        multiples[rows] = ratio[fits]
         open_rows = open_rows[~fits]
         if not open_rows.size:
             return TwoLevels(multiples, row_scales)

@@ -59,6 +59,6 @@ def _overwritten(
     for operand in (getattr(maker, field) for field in maker.IN_PLACE) if maker else ():
         alike = operand is not None and operand.width == rows.width
         if alike and operand.one_row == rows.one_row and last[operand] == first[rows]:
-            found: Rows = operand
-            return found
+            overwritten: Rows = operand
+            return overwritten
     return None

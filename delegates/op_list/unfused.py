@@ -18,13 +18,13 @@ def why_unfused(program: ExportedProgram) -> list[Unfused]:
         program: in the edge dialect, as to_edge() made it; tidy() changes it in place.
     """
     tidy(program)
-    found = []
+    sentences = []
     for ops in find_calls(program.graph, Values(Constants(program))).ops:
         op_list = OpList(ops, call_outputs(ops))
         reasons = merge(op_list)
-        found += [
+        sentences += [
             Unfused(op.name, op.label, source_line(op.node), reasons[op].reason)
             for op in op_list
             if op in reasons
         ]
-    return found
+    return sentences

@@ -72,10 +72,10 @@ def _joined(matrix: Matrix, parts: list[NDArray]) -> NDArray:
     those of experts each so."""
     if matrix.experts > 1:
         size, rows = len(parts) // matrix.experts, matrix.rows // matrix.experts
-        each = [
+        by_expert = [
             _joined(one, parts[at * size : (at + 1) * size]) for at, one in enumerate(matrix.each)
         ]
-        return np.concatenate([np.pad(part, ((0, rows - len(part)), (0, 0))) for part in each])
+        return np.concatenate([np.pad(part, ((0, rows - len(part)), (0, 0))) for part in by_expert])
     if len(parts) == 1:
         return parts[0]
     if not matrix.interleaved:

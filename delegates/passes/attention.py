@@ -14,6 +14,7 @@ from torch.fx import Node
 
 from delegates.errors import DelegateError
 from delegates.features import Feature
+from delegates.limits import export_with
 from delegates.passes.graph import call_like
 from delegates.source_lines import source_line
 
@@ -70,13 +71,18 @@ def shared_arguments(node: Node) -> AttentionArguments:
     return AttentionArguments(query, query, query, *others[:_OF_SHARED])
 
 
+def _takers(feature: Feature) -> str:
+    return export_with(lambda limits: feature in limits.supports)
+
+
 def refuse_windows(delegate: str, program: ExportedProgram) -> None:
     """Raises DelegateError if an attention has a sliding window."""
     for node in program.graph.nodes:
         if str(node.target) == CACHED_ATTENTION and attention_arguments(node).window is not None:
             raise DelegateError(
                 f"{delegate} has no attention over a sliding window ({source_line(node)}, window "
-                f"{attention_arguments(node).window}): {Feature.WINDOWS.advice}"
+                f"{attention_arguments(node).window}): {_takers(Feature.WINDOWS)}, or "
+                f"{Feature.WINDOWS.advice}."
             )
 
 
@@ -86,14 +92,14 @@ def refuse_caps_and_sinks(delegate: str, program: ExportedProgram) -> None:
         if str(node.target) != CACHED_ATTENTION:
             continue
         given = attention_arguments(node)
-        for what, has in (
-            (f"the soft cap {given.soft_cap}", given.soft_cap is not None),
-            ("sinks", given.sinks is not None),
+        for what, has, feature in (
+            (f"the soft cap {given.soft_cap}", given.soft_cap is not None, Feature.SOFT_CAPS),
+            ("sinks", given.sinks is not None, Feature.SINKS),
         ):
             if has:
                 raise DelegateError(
                     f"{delegate}'s operator has no attention with {what} ({source_line(node)}): "
-                    f"{Feature.SOFT_CAPS.advice}"
+                    f"{_takers(feature)}."
                 )
 
 
@@ -113,8 +119,8 @@ def positions_of(program: ExportedProgram) -> Positions:
     with graph.inserting_before(start.next):
         seq_len = call_like(start, _aten.sym_size.int, tokens, 1)
         steps = call_like(start, _aten.arange.default, seq_len)
-        each = call_like(start, _aten.add.Tensor, steps, start)
-    return Positions(start, seq_len, each)
+        expected = call_like(start, _aten.add.Tensor, steps, start)
+    return Positions(start, seq_len, expected)
 
 
 def gather_rope(program: ExportedProgram, positions: Positions) -> int:

@@ -32,7 +32,7 @@ def passes_in_place() -> Iterator[None]:
 
     def passes(config: Any) -> tuple[list[Pass], list[Pass]]:
         before, after = original(config)
-        return [_quick(each) for each in before], after
+        return [_quick(one) for one in before], after
 
     with (
         patch.object(_program, "_get_aten_to_edge_passes", passes),
@@ -65,9 +65,9 @@ def _quick(original: Pass) -> Pass:
 
 def _operators(module: GraphModule) -> Iterator[tuple[Node, Any]]:
     """The calls of operators in the program and in what it calls, and the operators."""
-    for each in module.modules():
-        if isinstance(each, GraphModule):
-            for node in list(each.graph.nodes):
+    for submodule in module.modules():
+        if isinstance(submodule, GraphModule):
+            for node in list(submodule.graph.nodes):
                 if isinstance(node.target, torch._ops.OpOverload):
                     yield node, node.target
 
@@ -116,14 +116,14 @@ def _keep(node: Node, constant: Tensor) -> str:
 
 def _for_tensors(node: Node, operator: Any) -> list[tuple[int | str, Any]]:
     """The arguments that are tensors by the operator's schema, with their places or names."""
-    found: list[tuple[int | str, Any]] = []
+    numbers: list[tuple[int | str, Any]] = []
     for place, argument in enumerate(operator._schema.arguments):
         if isinstance(argument.type, torch.TensorType):
             if argument.name in node.kwargs:
-                found.append((argument.name, node.kwargs[argument.name]))
+                numbers.append((argument.name, node.kwargs[argument.name]))
             elif not argument.kwarg_only and place < len(node.args):
-                found.append((place, node.args[place]))
-    return found
+                numbers.append((place, node.args[place]))
+    return numbers
 
 
 def _is_view(node: Node, operator: Any) -> bool:
@@ -132,16 +132,20 @@ def _is_view(node: Node, operator: Any) -> bool:
 
 def _has_symbol_for_tensor(node: Node, operator: Any) -> bool:
     values = [value for _, value in _for_tensors(node, operator) if isinstance(value, Node)]
-    return any(not isinstance(_value(each), Tensor) for each in values)
+    return any(not isinstance(_value(argument), Tensor) for argument in values)
 
 
 def _may_mix_types(node: Node, operator: Any) -> bool:
     """Also true of some that do not."""
     if operator not in _ONE_TYPE | _FLOATS:
         return False
-    values = [_value(each) for each in node.args[:2] if isinstance(each, Node)]
+    values = [_value(argument) for argument in node.args[:2] if isinstance(argument, Node)]
     types = {value.dtype for value in values if isinstance(value, Tensor)}
-    if len(values) < 2 or len(types) != 1 or not all(isinstance(each, Tensor) for each in values):
+    if (
+        len(values) < 2
+        or len(types) != 1
+        or not all(isinstance(argument, Tensor) for argument in values)
+    ):
         return True
     return operator in _FLOATS and not types.pop().is_floating_point
 

@@ -1,6 +1,10 @@
 """Completes the map from a finished program's instructions to the debug handles of its nodes."""
 
+import operator
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
 
 if TYPE_CHECKING:
     from executorch.exir import ExecutorchProgramManager
@@ -40,6 +44,38 @@ def _keep_view_handles(program: "ExecutorchProgramManager", method: str) -> int:
     added = {number: handle for number, handle in pairs if handle is not None}
     known[method].update(added)
     return len(added)
+
+
+def keep_write_handles(program: "ExecutorchProgramManager") -> int:
+    """Gives the instructions of all methods that write a buffer's new value into it, which
+    ExecuTorch adds last, the handles of what computed the value; returns how many.
+
+    One that writes an input gets none, and a profile counts it as unattributed.
+    """
+    return sum(_keep_write_handles(program, method) for method in program.methods)
+
+
+def _keep_write_handles(program: "ExecutorchProgramManager", method: str) -> int:
+    copy = torch.ops.aten.copy_.default
+    graph = program.exported_program(method).graph
+    writes = [node for node in graph.nodes if node.target is copy]
+    plan = next(p for p in program.executorch_program.execution_plan if p.name == method)
+    instructions = [
+        number
+        for number, instruction in enumerate(plan.chains[0].instructions)
+        if _kernel_name(plan, instruction) == "aten::copy_"
+    ]
+    known: Any = program.debug_handle_map
+    if len(instructions) != len(writes):
+        return 0
+    for number, node in zip(instructions, writes, strict=True):
+        value = node.args[1]
+        handle = value.meta.get("debug_handle") if isinstance(value, Node) else None
+        # Emitting has replaced the handles of nodes that are instructions by these's numbers.
+        is_item = isinstance(value, Node) and value.target is operator.getitem
+        found = handle if is_item or handle is None else known[method].get(handle)
+        known[method].setdefault(number, [] if found is None else found)
+    return len(writes)
 
 
 def _is_resolved(spec: Any) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
+from delegates.features import Feature
 from delegates.limits import Limits, never, nothing_missing
 from delegates.passes.attention import refuse_caps_and_sinks, refuse_windows
 from delegates.passes.graph import complete_values, drop_checks
@@ -40,7 +41,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=never,
-    supports=frozenset(),
+    supports=frozenset({Feature.OTHER_STEPS}),
     sizes=FileSizes(weight_bytes=weight_bytes, shares_tied=(FLOAT_BITS,)),
     hidden_multiple=4,
 )

@@ -1,6 +1,16 @@
 """XNNPACK, through ExecuTorch's own partitioner, as a stock ExecuTorch LLM runtime runs it."""
 
 from delegates.xnnpack.lower import LIMITS, load, lower, take, take_rest
+from delegates.xnnpack.module import load_module, module_part
 from delegates.xnnpack.source_map import add_source_map
 
-__all__ = ["LIMITS", "add_source_map", "load", "lower", "take", "take_rest"]
+__all__ = [
+    "LIMITS",
+    "add_source_map",
+    "load",
+    "load_module",
+    "lower",
+    "module_part",
+    "take",
+    "take_rest",
+]

@@ -27,6 +27,7 @@ from delegates.passes.weights import weights_not_copied
 from delegates.report import delegation_report
 from delegates.storage import FLOAT_BITS
 from delegates.to_executorch import Lowered, finish
+from delegates.xnnpack.gelu import rewrite_gelu
 from delegates.xnnpack.guards import check_quantized_linears
 from delegates.xnnpack.reasons import noted_reasons
 from delegates.xnnpack.source_map import add_source_map
@@ -41,7 +42,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=always,
-    supports=frozenset({Feature.WINDOWS, Feature.SHARED_CACHES}),
+    supports=frozenset({Feature.WINDOWS, Feature.SHARED_CACHES, Feature.OTHER_STEPS}),
 )
 
 
@@ -95,6 +96,7 @@ def take(
     rewrite_attention(program)
     rewrite_embeddings(program)
     expand_linears(program)
+    rewrite_gelu(program)
     if with_etrecord:
         complete_values(program)
     with passes_in_place():

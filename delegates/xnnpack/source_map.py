@@ -63,6 +63,17 @@ _MOVING = {
     "Copy": "Copy (NC, X{})",
     **{f"Concatenate{count}": "Copy (NC, X{})" for count in range(2, 6)},
 }
+_POOLINGS = {
+    "AvgPooling2d": "Average Pooling (NHWC, {}) Average Pooling",
+    "MaxPooling2d": "Max Pooling (NHWC, {})",
+}
+# The words for a filter's types, in the names of convolutions: activations, then weights.
+_FILTERS = {
+    ("fp32", "fp32"): "F32",
+    ("fp16", "fp16"): "F16",
+    ("qint8", "qcint8"): "QC8",
+    ("qint8", "qint8"): "QS8",
+}
 _BITS = {"fp32": 32, "fp16": 16, "qint8": 8, "quint8": 8, "qcint8": 8}
 _DYNAMIC = ("QD8", "QDU8", "QP8")
 _WEIGHTS = {"qbint4": "QB4W", "qcint4": "QC4W", "qcint8": "QC8W", "qcint2": "QC2W"}
@@ -101,16 +112,36 @@ def event_handles(processed: bytes) -> dict[str, tuple[int, ...]]:
         )
     }
     counts: Counter[str] = Counter()
-    found: dict[str, tuple[int, ...]] = {}
-    for node in graph["xnodes"]:
-        handle = node["debug_handle"]
+    handles_of: dict[str, tuple[int, ...]] = {}
+    nodes = graph["xnodes"]
+    for node, handle in zip(nodes, _handles(nodes), strict=True):
         for name in _names(
             node["xnode_union_type"].removeprefix("XNN"), node["xnode_union"], values
         ):
             counts[name] += 1
             if handle != _UNKNOWN_HANDLE:
-                found[f"{name} #{counts[name]}"] = (handle,)
-    return found
+                handles_of[f"{name} #{counts[name]}"] = (handle,)
+    return handles_of
+
+
+def _handles(nodes: list[dict[str, Any]]) -> list[int]:
+    """Returns the debug handle of each node; of one that XNNPACK's lowering adds, such as a
+    transpose, that of the node that reads its result, else of the one whose result it changes."""
+    handles = [node["debug_handle"] for node in nodes]
+    unions = [node["xnode_union"] for node in nodes]
+    readers: dict[int, int] = {}
+    for index in reversed(range(len(nodes))):
+        if handles[index] == _UNKNOWN_HANDLE:
+            handles[index] = readers.get(unions[index].get("output_id"), _UNKNOWN_HANDLE)
+        for key in ("input_id", "input1_id", "input2_id"):
+            if key in unions[index] and handles[index] != _UNKNOWN_HANDLE:
+                readers[unions[index][key]] = handles[index]
+    makers: dict[int, int] = {}
+    for index, union in enumerate(unions):
+        if handles[index] == _UNKNOWN_HANDLE:
+            handles[index] = makers.get(union.get("input_id", -1), _UNKNOWN_HANDLE)
+        makers[union.get("output_id", -1)] = handles[index]
+    return handles
 
 
 def _names(kind: str, node: dict[str, Any], values: dict[int, str]) -> Iterator[str]:
@@ -137,9 +168,37 @@ def _names(kind: str, node: dict[str, Any], values: dict[int, str]) -> Iterator[
         yield from _product_names(
             values[node["input1_id"]], values[node["filter_id"]], values[node["output_id"]]
         )
+    elif kind in ("Conv2d", "DepthwiseConv2d", "ConvTranspose2d"):
+        type = _FILTERS.get((values[node["input1_id"]], values[node["filter_id"]]))
+        if type is not None:
+            yield _convolution_name(kind, node, type)
+    elif kind in _POOLINGS:
+        yield from (
+            _POOLINGS[kind].format(name) for name in _FLOATS.get(values[node["input_id"]], ())[:1]
+        )
+    elif kind == "GlobalAvgPooling2d":
+        yield "Mean (ND) Reduce2"
+    elif kind == "StaticResizeBilinear2D":
+        yield "Resize Bilinear (NHWC)"
     elif kind == "BatchMatrixMultiply":
         for name in _FLOATS.get(values[node["input1_id"]], ()):
             yield f"Batch Matrix Multiply (NC, {name}) GEMM"
+
+
+def _convolution_name(kind: str, node: dict[str, Any], type: str) -> str:
+    """XNNPACK multiplies the pixels as rows where each is read once."""
+    if kind == "ConvTranspose2d":
+        steps = node["subsampling_height"], node["subsampling_width"]
+        kernel = node["kernel_height"], node["kernel_width"]
+        parts = max(steps) > 1 and all(k >= s for k, s in zip(kernel, steps, strict=True))
+        return f"Deconvolution (NHWC, {type}) {'Subconv2D' if parts else 'IGEMM'}"
+    if kind == "DepthwiseConv2d":
+        return f"Convolution (NHWC, {type}) DWConv"
+    ones = ("kernel_height", "kernel_width", "subsampling_height", "subsampling_width", "groups")
+    paddings = (node.get(f"padding_{side}", 0) for side in ("top", "right", "bottom", "left"))
+    if all(node[name] == 1 for name in ones) and not any(paddings):
+        return f"Fully Connected (NC, {type}) GEMM"
+    return f"Convolution (NHWC, {type}) IGEMM"
 
 
 def _conversion_names(source: str, target: str) -> Iterator[str]:

@@ -50,10 +50,10 @@ def write_gguf(out: Path, shape: Shape, kind: str, quantizer: Path) -> None:
         command: list[str | Path] = [quantizer, *pure, floats, finished, kind]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0 or not finished.is_file():
-            said = (result.stdout + result.stderr).strip().splitlines()
+            output = (result.stdout + result.stderr).strip().splitlines()
             raise DevtoolsError(
                 f"{quantizer} could not make {kind} of a model of this shape: "
-                f"{said[-1] if said else f'exit code {result.returncode}'}"
+                f"{output[-1] if output else f'exit code {result.returncode}'}"
             )
         finished.replace(out)
 

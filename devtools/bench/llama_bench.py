@@ -128,10 +128,10 @@ class _Run:
                     process.kill()
                     raise
             stderr.seek(0)
-            said = stderr.read().decode("utf-8", "replace").strip().splitlines()
+            output = stderr.read().decode("utf-8", "replace").strip().splitlines()
         self.peak_bytes = watch.peak_bytes
         if process.returncode != 0 or not self.tests:
-            last = said[-1] if said else f"exit code {process.returncode}"
+            last = output[-1] if output else f"exit code {process.returncode}"
             kind = DevtoolsError if process.returncode != 0 else _SaidNothing
             raise kind(f"{name} ({command[0]}) failed: {last}")
 

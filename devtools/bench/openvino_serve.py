@@ -102,10 +102,10 @@ def main() -> None:
     for line in sys.stdin:
         name, *numbers = line.split()
         try:
-            said = json.dumps(answer(model, name, [int(number) for number in numbers]))
+            reply = json.dumps(answer(model, name, [int(number) for number in numbers]))
         except (ValueError, RuntimeError) as error:
-            said = "error: " + " ".join(str(error).split())
-        say(said)
+            reply = "error: " + " ".join(str(error).split())
+        say(reply)
 
 
 if __name__ == "__main__":

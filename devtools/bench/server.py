@@ -14,9 +14,9 @@ from devtools.errors import DevtoolsError
 class Ended(DevtoolsError):
     """The process ended by itself; `said` is its last line, empty if it printed nothing."""
 
-    def __init__(self, sentence: str, said: str) -> None:
+    def __init__(self, sentence: str, output: str) -> None:
         super().__init__(sentence)
-        self.said = said
+        self.said = output
 
 
 class Server:
@@ -117,6 +117,6 @@ class Server:
         self._process.kill()
         self._process.wait()
         self._stderr.seek(0)
-        said = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
-        last = said[-1] if said else f"it printed nothing, exit code {self._process.returncode}"
-        return Ended(f"{self._name} ended: {last}", said[-1] if said else "")
+        output = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+        last = output[-1] if output else f"it printed nothing, exit code {self._process.returncode}"
+        return Ended(f"{self._name} ended: {last}", output[-1] if output else "")

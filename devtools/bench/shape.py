@@ -104,7 +104,7 @@ class Model:
         return 2 * (self.weights_per_token * tokens + self.head_weights)
 
 
-def describe_model(said: dict[str, Any], path: str, adapter: str | None = None) -> Model:
+def describe_model(description: dict[str, Any], path: str, adapter: str | None = None) -> Model:
     """The model behind the first line of build/bench.
 
     Args:
@@ -113,7 +113,7 @@ def describe_model(said: dict[str, Any], path: str, adapter: str | None = None) 
     Raises:
         DevtoolsError: its report is missing or has no full shape.
     """
-    report = said["report"]
+    report = description["report"]
     if report is None or not set(SHAPE_FIELDS) <= report["model"].keys():
         raise DevtoolsError(
             f"{path} does not say what shape its model has: export it again with python -m "
@@ -121,7 +121,7 @@ def describe_model(said: dict[str, Any], path: str, adapter: str | None = None) 
         )
     facts, quantization = report["model"], report["quantization"]
     delegate = report["delegation"]["delegate"]
-    cache = _CACHE.search(said["runs_with"])
+    cache = _CACHE.search(description["runs_with"])
     kv_cache = cache[1] if cache else "float32"
     head = facts["hidden_size"] * facts["vocab_size"]
     tied = facts["tie_word_embeddings"]
@@ -145,10 +145,12 @@ def describe_model(said: dict[str, Any], path: str, adapter: str | None = None) 
         scheme=quantization["scheme"],
         group_size=quantization["group_size"],
         head_bits=quantization["head_bits"],
-        runs_with=", ".join(part for part in said["runs_with"].split(", ") if "thread" not in part),
-        file_bytes=said["file_bytes"],
-        max_seq_len=said["max_seq_len"],
-        max_context_len=said["max_context_len"],
+        runs_with=", ".join(
+            part for part in description["runs_with"].split(", ") if "thread" not in part
+        ),
+        file_bytes=description["file_bytes"],
+        max_seq_len=description["max_seq_len"],
+        max_context_len=description["max_context_len"],
         weights_per_token=weights - idle,
         head_weights=head,
         weight_bytes_per_token=round(stored - unread),
@@ -171,12 +173,14 @@ def _caches(facts: dict[str, Any], kv_cache: str) -> tuple[Cache, ...]:
     others = facts.get("short_convolutions", 0) + facts.get("gated_delta_rules", 0)
     attentions = facts["num_hidden_layers"] - others
 
-    def each(name: str) -> list[int]:
+    def layers(name: str) -> list[int]:
         value = facts.get(name, 0)
         return value if isinstance(value, list) else [value] * attentions
 
     scale = 4 if kv_cache == "int8" else 0  # bytes, for each head and position
-    sizes = zip(each("num_key_value_heads"), each("head_dim"), each("sliding_window"), strict=True)
+    sizes = zip(
+        layers("num_key_value_heads"), layers("head_dim"), layers("sliding_window"), strict=True
+    )
     caches = [
         Cache(2 * heads * (head_dim * KV_CACHES[kv_cache] + scale), window)
         for heads, head_dim, window in sizes

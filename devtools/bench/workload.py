@@ -83,16 +83,16 @@ def make_plan(max_context_len: int, threads: Sequence[int], repeats: int, quick:
     decoded = min(DECODED, max(1, max_context_len // 4))
     if quick:
         prefills = (min(PREFILLS[0], max_context_len // 2),)
-        wanted = [Workload("prefill", prefills[0]), Workload("decode", decoded)]
+        plan = [Workload("prefill", prefills[0]), Workload("decode", decoded)]
     else:
-        wanted = [Workload("prefill", tokens) for tokens in PREFILLS]
-        wanted += [Workload("decode", decoded, depth) for depth in DEPTHS]
-    wanted.append(Workload("batch", min(BATCH, max_context_len), calls=BATCHES))
-    fitting = tuple(workload for workload in wanted if workload.end <= max_context_len)
+        plan = [Workload("prefill", tokens) for tokens in PREFILLS]
+        plan += [Workload("decode", decoded, depth) for depth in DEPTHS]
+    plan.append(Workload("batch", min(BATCH, max_context_len), calls=BATCHES))
+    fitting = tuple(workload for workload in plan if workload.end <= max_context_len)
     notes = tuple(
         f"{workload.name} is left out: it takes a context of {workload.end} and the model's holds "
         f"{max_context_len}; export with --max-context-len {workload.end}."
-        for workload in wanted
+        for workload in plan
         if workload.end > max_context_len
     )
     return Plan(fitting, tuple(threads), repeats, notes)

@@ -100,17 +100,17 @@ def show(report: dict[str, Any], console: Console) -> None:
 
 def _gains(report: dict[str, Any]) -> list[str]:
     """How much more several conversations write than one."""
-    found = [result for result in report["results"] if result["kind"] == "sequences"]
+    results = [result for result in report["results"] if result["kind"] == "sequences"]
     alone = {
         (result["engine"], result["threads"]): result["tokens_per_s"]
-        for result in found
+        for result in results
         if result["sequences"] == 1
     }
     lines = []
     for (engine, threads), one in alone.items():
         gains = ", ".join(
             f"{result['tokens_per_s'] / one:.2f} ({result['sequences']})"
-            for result in found
+            for result in results
             if (result["engine"], result["threads"]) == (engine, threads)
             and result["sequences"] > 1
         )

@@ -166,10 +166,10 @@ def _etrecord(request: Request) -> Path:
 def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -> None:
     dimensions = checkpoint.config.dimensions()
     for name in SHAPE_FIELDS:
-        wanted = dimensions[name]
-        if facts[name] != wanted:
+        expected = dimensions[name]
+        if facts[name] != expected:
             raise BadRequest(
-                f"{model} has {name} {facts[name]} but {checkpoint.name} has {wanted}; give the "
+                f"{model} has {name} {facts[name]} but {checkpoint.name} has {expected}; give the "
                 "checkpoint that was exported."
             )
 

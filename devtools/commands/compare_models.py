@@ -317,12 +317,12 @@ class _Pass:
 
     def _weights(self, floats: Recorder) -> dict[str, Distance]:
         """Each quantized weight alone, on what the float model gave to its float twin."""
-        found = {}
+        weights = {}
         for path, given in floats.inputs.items():
             module = self._quantized.get_submodule(path)
             if isinstance(module, nn.Linear | nn.Embedding | QuantizedLinear | QuantizedEmbedding):
-                found[path] = distance(floats.outputs[path], module(given))
-        return found
+                weights[path] = distance(floats.outputs[path], module(given))
+        return weights
 
 
 def _returning(rows: tuple[Tensor, Tensor]) -> Callable[[nn.Module, Any, Tensor], Tensor]:

@@ -65,11 +65,11 @@ def _run_diff(request: DiffRequest) -> None:
         console.print(_side_line(name, profiles), markup=False)
     for note in difference.notes:
         console.print(note, markup=False)
-    for found in difference.phases:
-        if found.phase in request.phases:
+    for phase in difference.phases:
+        if phase.phase in request.phases:
             console.print()
-            console.print(_phase_line(found), markup=False)
-            console.print(_table(found, request.view, request.top))
+            console.print(_phase_line(phase), markup=False)
+            console.print(_table(phase, request.view, request.top))
 
 
 def _side_line(name: str, profiles: Sequence[Profile]) -> str:
@@ -83,14 +83,14 @@ def _side_line(name: str, profiles: Sequence[Profile]) -> str:
     )
 
 
-def _phase_line(found: PhaseDifference) -> str:
-    whole = found.whole
-    a, b = found.calls
+def _phase_line(phase: PhaseDifference) -> str:
+    whole = phase.whole
+    a, b = phase.calls
     sides = f"{counted(a, 'call')} on each side" if a == b else f"{a} and {b} calls"
     times = f"{_milliseconds(whole.a_ns)} -> {_milliseconds(whole.b_ns)} ms a call"
     if whole.verdict is Verdict.TOO_FEW:
-        return f"{found.phase}: {times} ({sides}: too few to judge)"
-    return f"{found.phase}: {times} ({whole.verdict}, {_change_text(whole)}; {sides})"
+        return f"{phase.phase}: {times} ({sides}: too few to judge)"
+    return f"{phase.phase}: {times} ({whole.verdict}, {_change_text(whole)}; {sides})"
 
 
 def _change_text(change: Change) -> str:
@@ -111,7 +111,7 @@ def _shown(time_ns: float | None) -> float | None:
     return None if time_ns is None else float(_milliseconds(time_ns))
 
 
-def _table(found: PhaseDifference, view: View, top: int) -> Table:
+def _table(phase: PhaseDifference, view: View, top: int) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("verdict")
     for name in ("A, ms", "B, ms", "change", "noise, ms"):
@@ -119,7 +119,7 @@ def _table(found: PhaseDifference, view: View, top: int) -> Table:
     table.add_column(HEADINGS[view], overflow="fold")
     if view is View.LINE:
         table.add_column("code", overflow="ellipsis", no_wrap=True, max_width=60)
-    for change in found.changes[: top or None]:
+    for change in phase.changes[: top or None]:
         cells = [
             str(change.verdict),
             _milliseconds(change.a_ns),
@@ -131,7 +131,7 @@ def _table(found: PhaseDifference, view: View, top: int) -> Table:
         if view is View.LINE:
             cells.append(escape(change.line.text if change.line else ""))
         table.add_row(*cells, style=_STYLES.get(change.verdict))
-    hidden = len(found.changes) - len(found.changes[: top or None])
+    hidden = len(phase.changes) - len(phase.changes[: top or None])
     if hidden:
         table.add_row("", "", "", "", "", f"{hidden} more")
     return table
@@ -150,16 +150,16 @@ def _plain(difference: Difference, a: Sequence[Profile], b: Sequence[Profile]) -
             for name, side in (("a", a), ("b", b))
         },
         "notes": list(difference.notes),
-        "phases": {str(found.phase): _plain_phase(found) for found in difference.phases},
+        "phases": {str(phase.phase): _plain_phase(phase) for phase in difference.phases},
     }
 
 
-def _plain_phase(found: PhaseDifference) -> dict[str, Any]:
+def _plain_phase(phase: PhaseDifference) -> dict[str, Any]:
     return {
-        "phase": found.phase,
-        "calls": found.calls,
-        "whole": _plain_change(found.whole),
-        "changes": [_plain_change(change) for change in found.changes],
+        "phase": phase.phase,
+        "calls": phase.calls,
+        "whole": _plain_change(phase.whole),
+        "changes": [_plain_change(change) for change in phase.changes],
     }
 
 

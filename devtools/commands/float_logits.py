@@ -38,7 +38,7 @@ class FloatLogits:
         for chunk in self._tokens:
             for piece in logits(chunk[:-1], self._first):
                 here = slice(at, at := at + len(piece))
-                wanted = torch.from_numpy(self._kept[here].copy())  # what is mapped is read-only
-                parts.append(compare_positions(wanted, piece, targets[here]))
+                reference = torch.from_numpy(self._kept[here].copy())  # what is mapped is read-only
+                parts.append(compare_positions(reference, piece, targets[here]))
         quality = summarize(parts)
         return quality.kl, quality.kl_error

@@ -79,8 +79,8 @@ def _write_csv(report: dict[str, Any], view: View, phases: Sequence[Phase], path
             **{name: value for name, value in row.items() if name != "also"},
             "shared_with": " ".join(row["shared_with"]),
         }
-        for phase, found in report["phases"].items()
-        for row in found["by"][view]
+        for phase, summary in report["phases"].items()
+        for row in summary["by"][view]
     ]
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))  # the names are those of any phase

@@ -50,11 +50,11 @@ def show(
     if not any(phase in report["phases"] for phase in phases):
         console.print(_absent_line(report, phases), markup=False)
     for phase in phases:
-        found = report["phases"].get(str(phase))
-        if found is not None:
+        summary = report["phases"].get(str(phase))
+        if summary is not None:
             console.print()
-            console.print(_phase_line(phase, found), markup=False)
-            console.print(_table(found, view, top, limits is not None))
+            console.print(_phase_line(phase, summary), markup=False)
+            console.print(_table(summary, view, top, limits is not None))
     rows = [
         row
         for phase in phases
@@ -95,7 +95,9 @@ def coverage_lines(report: dict[str, Any]) -> list[str]:
 
 
 def _absent_line(report: dict[str, Any], phases: Sequence[Phase]) -> str:
-    held = " and ".join(f"{name} ({found['calls']})" for name, found in report["phases"].items())
+    held = " and ".join(
+        f"{name} ({summary['calls']})" for name, summary in report["phases"].items()
+    )
     return f"The recording has no {' or '.join(phases)} calls, only {held}."
 
 
@@ -114,22 +116,22 @@ def _limits_line(limits: dict[str, Any]) -> str:
     return line
 
 
-def _phase_line(phase: Phase, found: dict[str, Any]) -> str:
-    what = f"{phase}: {counted(found['calls'], 'call')}"
-    if found["tokens"] is not None and phase is Phase.PREFILL:
-        what += f" of {counted(found['tokens'], 'token')}"
-    wall = found["wall_ns"]
+def _phase_line(phase: Phase, summary: dict[str, Any]) -> str:
+    what = f"{phase}: {counted(summary['calls'], 'call')}"
+    if summary["tokens"] is not None and phase is Phase.PREFILL:
+        what += f" of {counted(summary['tokens'], 'token')}"
+    wall = summary["wall_ns"]
     parts = {
-        "operators with a line": found["attributed_ns"],
-        "without": found["unattributed_ns"],
-        "delegates' overhead": found["delegate_overhead_ns"],
-        "the runtime's overhead": found["runtime_overhead_ns"],
+        "operators with a line": summary["attributed_ns"],
+        "without": summary["unattributed_ns"],
+        "delegates' overhead": summary["delegate_overhead_ns"],
+        "the runtime's overhead": summary["runtime_overhead_ns"],
     }
     shares = ", ".join(f"{name} {_share(time / wall)}" for name, time in parts.items() if time)
-    return f"{what}, median {_milliseconds(found['median_call_ns'])} ms ({shares})"
+    return f"{what}, median {_milliseconds(summary['median_call_ns'])} ms ({shares})"
 
 
-def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Table:
+def _table(summary: dict[str, Any], view: View, top: int, has_limits: bool) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("self", justify="right")
     table.add_column("median, ms", justify="right")
@@ -142,7 +144,7 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
         table.add_column("MB/call", justify="right")
         table.add_column("Mop/call", justify="right")
         table.add_column("bound", no_wrap=True)
-    rows = found["by"][str(view)]
+    rows = summary["by"][str(view)]
     shown = _shown(rows, top)
     hidden = [row for row in rows if row["kind"] == Kind.EVENTS][len(shown) :]
     rest = [row for row in rows if row["kind"] != Kind.EVENTS]
@@ -150,7 +152,7 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
         cells = [
             _share(row["self_share"]),
             _milliseconds(row["median_ns"]),
-            _share(row["total_ns"] / found["wall_ns"]),
+            _share(row["total_ns"] / summary["wall_ns"]),
             str(row["count"]),
             escape(_key(row)),
         ]
@@ -158,7 +160,7 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
             cells.append(escape(row["text"]))
         if has_limits:
             for amount in (row["bytes_moved"], row["operations"]):
-                cells.append("" if amount is None else f"{amount / found['calls'] / 1e6:.3f}")
+                cells.append("" if amount is None else f"{amount / summary['calls'] / 1e6:.3f}")
             cells.append(row["verdict"] or "")
         table.add_row(*cells, style=None if row["kind"] == Kind.EVENTS else "dim")
     return table

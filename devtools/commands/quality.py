@@ -148,7 +148,7 @@ class Measurement:
             kl = {name: self._tools.score(out, base) for name, base in bases.items()}
             rows.append(Row(THEIRS, kind, source.bits(out), kl))
             yield rows[-1]
-        wanted: list[tuple[str, ExportOptions, str | None]] = [
+        exports: list[tuple[str, ExportOptions, str | None]] = [
             *(
                 (
                     scheme.name,
@@ -159,7 +159,7 @@ class Measurement:
             ),
             *((f"{row.bits:.2f} bits", self._with(bits=row.bits), row.name) for row in rows),
         ]
-        for name, options, beside in wanted:
+        for name, options, beside in exports:
             display.step(f"thimble {name}")
             try:
                 yield self._ours(name, options, floats, beside)

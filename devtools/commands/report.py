@@ -55,15 +55,15 @@ def report(
         check_outputs((out,), (profile, etrecord, pte, limits))
         if out.suffix.lower() != ".html":
             raise BadRequest(f"{out} does not end in .html; name a .html file to write.")
-        found = load_profile(profile, etrecord)
+        loaded = load_profile(profile, etrecord)
         program = read_program(pte) if pte is not None else None
-        used = found.threads_or(threads)
+        used = loaded.threads_or(threads)
         machine = load_limits(limits, used) if limits is not None else None
-        size = write_report(found, out, program, machine)
+        size = write_report(loaded, out, program, machine)
     except DevtoolsError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2 if isinstance(error, BadRequest) else 1)
-    if found.note:
-        click.echo(found.note, err=True)
-    calls = counted(len(found.calls), "call")
-    click.echo(f"wrote {out}: {size / 1000:.0f} kB, {calls}; {found.coverage.summary}")
+    if loaded.note:
+        click.echo(loaded.note, err=True)
+    calls = counted(len(loaded.calls), "call")
+    click.echo(f"wrote {out}: {size / 1000:.0f} kB, {calls}; {loaded.coverage.summary}")

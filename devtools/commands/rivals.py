@@ -287,7 +287,7 @@ def _llama(
 def _openvino(model: Model, options: RivalOptions, note: Callable[[str], None]) -> Engine:
     python = options.openvino_python
     try:
-        found = subprocess.run(
+        result = subprocess.run(
             [python, "-c", "import openvino, nncf"], capture_output=True, text=True, check=False
         )
     except OSError as error:
@@ -295,7 +295,7 @@ def _openvino(model: Model, options: RivalOptions, note: Callable[[str], None]) 
             f"{python} cannot be started ({error.strerror}); give a Python that has the packages "
             "openvino and nncf with --openvino-python."
         ) from None
-    if found.returncode != 0:
+    if result.returncode != 0:
         raise BadRequest(
             f"{python} lacks the package openvino or nncf; install both there, or give a Python "
             "that has them with --openvino-python."
@@ -324,7 +324,9 @@ def _build_openvino(python: Path, out: Path, facts: Mapping[str, object]) -> Non
             check=False,
         )
         if result.returncode != 0:
-            said = (result.stderr or result.stdout).strip().splitlines()
-            raise DevtoolsError(f"An OpenVINO model of this shape: {said[-1] if said else 'none'}")
+            output = (result.stderr or result.stdout).strip().splitlines()
+            raise DevtoolsError(
+                f"An OpenVINO model of this shape: {output[-1] if output else 'none'}"
+            )
         model.with_suffix(".bin").replace(out.parent / "openvino.bin")
         model.replace(out)

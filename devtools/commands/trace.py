@@ -36,12 +36,12 @@ def trace(profile: Path, etrecord: Path, out: Path) -> None:
         check_outputs((out,), (profile, etrecord))
         if out.suffix.lower() != ".json":
             raise BadRequest(f"{out} does not end in .json; name a .json file to write.")
-        found = load_profile(profile, etrecord)
-        count = write_trace(found, out)
+        loaded = load_profile(profile, etrecord)
+        count = write_trace(loaded, out)
     except DevtoolsError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2 if isinstance(error, BadRequest) else 1)
-    if found.note:
-        click.echo(found.note, err=True)
-    held = f"{counted(count, 'event')} of {counted(len(found.calls), 'call')}"
-    click.echo(f"wrote {out}: {held}; {found.coverage.summary}")
+    if loaded.note:
+        click.echo(loaded.note, err=True)
+    held = f"{counted(count, 'event')} of {counted(len(loaded.calls), 'call')}"
+    click.echo(f"wrote {out}: {held}; {loaded.coverage.summary}")

@@ -112,10 +112,10 @@ class Collector:
     def rows(self) -> list[LoggedRows]:
         """What each sink got, in the order of the graph."""
         self._keep_outputs()
-        found: list[LoggedRows] = []
+        logged: list[LoggedRows] = []
         for operator, calls in self._stored.items():
-            found += self._rows(operator, calls)
-        return sorted(found, key=lambda rows: rows.sink.order)
+            logged += self._rows(operator, calls)
+        return sorted(logged, key=lambda rows: rows.sink.order)
 
     @property
     def is_empty(self) -> bool:
@@ -143,10 +143,10 @@ class Collector:
         self, operator: "_Operator", calls: Mapping[int, Sequence[Stored]]
     ) -> list[LoggedRows]:
         sinks = self._sinks[operator]
-        found = [LoggedRows(sink, {}) for sink in sinks]
+        logged = [LoggedRows(sink, {}) for sink in sinks]
         whole = sum(sink.width for sink in sinks)
         firsts = accumulate((sink.width for sink in sinks), initial=0)
-        for index, (rows, first) in enumerate(zip(found, firsts, strict=False)):
+        for index, (rows, first) in enumerate(zip(logged, firsts, strict=False)):
             width = rows.sink.width
             for call, parts in calls.items():
                 if operator[1] is not None:  # side by side
@@ -154,7 +154,7 @@ class Collector:
                         rows.calls[call] = Rows(self._log, parts, whole, first, width)
                 elif has_rows(parts[index : index + 1], width):
                     rows.calls[call] = Rows(self._log, parts[index : index + 1], width, 0, width)
-        return [rows for rows in found if rows.calls]
+        return [rows for rows in logged if rows.calls]
 
 
 class _Graph:
@@ -187,7 +187,7 @@ class _Graph:
         nodes = [self._nodes[index] for index in indices]
         lines = tuple(dict.fromkeys(node.stack[-1] for node in nodes if node.stack))
         modules = tuple({node.module_path: node.stack[-1] for node in nodes if node.stack}.items())
-        found = []
+        sinks = []
         for index in indices:
             node, place = self._nodes[index], self._places[index]
             results = node.outputs[:1] if _FUNCTIONALIZED in node.target else node.outputs
@@ -202,8 +202,8 @@ class _Graph:
             if backend is None and place.operator in _VIEWS:
                 continue
             own = (node.stack[-1], *(line for line in lines if line != node.stack[-1]))
-            found.append(Sink(place, own, modules, backend, at_boundary, width, index))
-        return found
+            sinks.append(Sink(place, own, modules, backend, at_boundary, width, index))
+        return sinks
 
 
 def _place(node: Node) -> Place | None:

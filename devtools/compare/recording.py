@@ -85,10 +85,10 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if isinstance(result, Tensor):
-            found = _own_line(sys._getframe(1), self._functions)
-            if found is not None:
+            line = _own_line(sys._getframe(1), self._functions)
+            if line is not None:
                 name = operator_name(getattr(func, "__name__", str(func)))
-                place = Place(self._paths[-1], *found, name, 0)
+                place = Place(self._paths[-1], *line, name, 0)
                 count = self._counts[place]
                 self._counts[place] = count + 1
                 self.values[replace(place, occurrence=count)] = result

@@ -80,8 +80,8 @@ class Row:
 
     @property
     def layer(self) -> int | None:
-        found = _LAYER.search(self.sink.place.module_path)
-        return int(found.group(1)) if found else None
+        match = _LAYER.search(self.sink.place.module_path)
+        return int(match.group(1)) if match else None
 
     @property
     def program_error(self) -> float:
@@ -139,7 +139,7 @@ def compare_stage(
         logged: of the complete program; those of other stages are skipped.
         tokens: of the text, the rows of every recorded value.
     """
-    found: list[Row] = []
+    compared: list[Row] = []
     unclaimed = dict(stage.weights)
     own = {item.sink.place.module_path for item in logged}
     for item in logged:
@@ -160,7 +160,7 @@ def compare_stage(
                 where, values = positions(part, calls.starts, calls.lengths)
                 program[phase] = distance(given[where], values)
         where, values = positions(item.calls, calls.starts, calls.lengths)
-        found.append(
+        compared.append(
             Row(
                 item.sink,
                 program,
@@ -169,7 +169,7 @@ def compare_stage(
                 _take_weights(item.sink, unclaimed, own),
             )
         )
-    return found
+    return compared
 
 
 def program_rows(

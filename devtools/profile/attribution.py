@@ -40,7 +40,12 @@ _MOVING = {
     "split_with_sizes_copy",
     "_to_copy",
 }
-_PLAIN_WORDS = {"update_cache": "cache", "_local_scalar_dense": "item", "sym_size": "size"}
+_PLAIN_WORDS = {
+    "update_cache": "cache",
+    "native_layer_norm": "norm",
+    "_local_scalar_dense": "item",
+    "sym_size": "size",
+}
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,8 @@ class Attributions:
 
 def layer_of(module_path: str) -> int | None:
     """The number of the decoder layer in a module's path; None outside of the layers."""
-    found = _LAYER.search(module_path)
-    return int(found[1]) if found else None
+    match = _LAYER.search(module_path)
+    return int(match[1]) if match else None
 
 
 def is_product(node: Node) -> bool:

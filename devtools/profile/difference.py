@@ -110,9 +110,12 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
         a, b: the runs of either side, of one program each.
     """
     phases, notes = [], _conditions(a, b)
+    of_tensors = any(profile.calls_of(Phase.RUN) for profile in (*a, *b))
     for phase in Phase:
         runs_a = [profile.calls_of(phase) for profile in a]
         runs_b = [profile.calls_of(phase) for profile in b]
+        if (phase is Phase.RUN) != of_tensors:
+            continue
         if phase is Phase.PREFILL and _tokens(runs_a) != _tokens(runs_b):
             notes.append(
                 f"prefill is not compared: {_said(runs_a)} in A, {_said(runs_b)} in B; record both "
@@ -147,12 +150,12 @@ def _conditions(a: Sequence[Profile], b: Sequence[Profile]) -> list[str]:
     """A note on each fact in which the runs of the sides differ, besides their program."""
     notes = []
     for fact, name in _FACTS.items():
-        told = [
+        facts = [
             " and ".join(sorted({profile.facts.get(fact, "none") for profile in side}))
             for side in (a, b)
         ]
-        if told[0] != told[1]:
-            notes.append(f"A and B did not run alike: {name} {told[0]} in A, {told[1]} in B")
+        if facts[0] != facts[1]:
+            notes.append(f"A and B did not run alike: {name} {facts[0]} in A, {facts[1]} in B")
     return notes
 
 
@@ -163,7 +166,7 @@ def _usual(runs: Sequence[Sequence[Call]]) -> float:
 
 def _absent(phase: Phase, a: Sequence[Profile], b: Sequence[Profile]) -> str:
     """The sentence on runs that have no calls of a phase."""
-    others = [other for other in Phase if other is not phase]
+    others = [other for other in Phase if other not in (phase, Phase.RUN)]
     held = [
         f"{profile.etdump} holds only "
         + " and ".join(f"{other} ({len(profile.calls_of(other))})" for other in others)
@@ -211,7 +214,7 @@ def _tracks(runs: Sequence[Sequence[Call]], view: View) -> dict[str, _Track]:
     for run in runs:
         times = [{row.key: row.self_ns for row in make_rows([call], view)} for call in run]
         for key, track in tracks.items():
-            track.samples.append([float(found.get(key, 0)) for found in times])
+            track.samples.append([float(by_key.get(key, 0)) for by_key in times])
     return _named(tracks)
 
 

@@ -124,8 +124,8 @@ def _row(
     delegated = delegate_id is not None
     raw = [_milliseconds(item, delegated) for item in items]
     unit = " (ms)" if include_units else ""
-    found = _nodes(signature, record, nodes)
-    operators = [_target_name(node.target) for node in found]
+    matching = _nodes(signature, record, nodes)
+    operators = [_target_name(node.target) for node in matching]
     delegate = record.delegates.get(instruction)
     has_backend = delegated or name == "DELEGATE_CALL"
     return {
@@ -140,8 +140,8 @@ def _row(
         f"max{unit}": max(raw),
         "op_types": operators if len(operators) < _FEW else _in_short(operators),
         "delegate_debug_identifier": delegate_id,
-        "stack_traces": {f"{node.name}_": node.stack_trace for node in found},
-        "module_hierarchy": {f"{node.name}_": _hierarchy(node) for node in found},
+        "stack_traces": {f"{node.name}_": node.stack_trace for node in matching},
+        "module_hierarchy": {f"{node.name}_": _hierarchy(node) for node in matching},
         "is_delegated_op": delegated,
         "delegate_backend_name": delegate.backend if delegate and has_backend else None,
         "debug_data": [],
@@ -166,11 +166,11 @@ def _nodes(signature: _Signature, record: Record, nodes: dict[int, list[Node]]) 
 
 
 def _nodes_by_handle(nodes: Iterable[Node]) -> dict[int, list[Node]]:
-    found: dict[int, list[Node]] = {}
+    by_handle: dict[int, list[Node]] = {}
     for node in nodes:
         if node.debug_handle is not None:
-            found.setdefault(node.debug_handle, []).append(node)
-    return found
+            by_handle.setdefault(node.debug_handle, []).append(node)
+    return by_handle
 
 
 def _target_name(target: str) -> str:

@@ -81,8 +81,8 @@ def load_limits(path: Path, threads: int | None) -> Limits:
         BadRequest: there is no such file, it has no limits, or none for so many threads.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["limits"]
-        entries = [_entry(item) for item in found]
+        limits = json.loads(path.read_text(encoding="utf-8"))["limits"]
+        entries = [_entry(item) for item in limits]
         if not entries:
             raise ValueError("no entries")
     except OSError as error:

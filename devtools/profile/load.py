@@ -32,7 +32,7 @@ _EXECUTE = "Method::execute"
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 _KERNEL_PREFIX = "native_call_"
 _MOST_THREADS = 256  # of a team; more is damage
-_BLOCK = re.compile(r"(prefill|decode) (\d+)")
+_BLOCK = re.compile(r"(prefill|decode|run) (\d+)")
 _DROPPED = re.compile(r"dropped (\d+)")
 _FACT = re.compile(r"fact (\w+) (.*)", re.DOTALL)
 _NUMBERED = re.compile(r"(.*) #(\d+)")
@@ -65,7 +65,7 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
     _check_same_model(executions, record, etdump, etrecord)
     reader = _Reader(record)
     calls = tuple(reader.call(index, run) for index, run in enumerate(executions))
-    dropped = [int(found[1]) for run in runs if (found := _DROPPED.fullmatch(run.name))]
+    dropped = [int(match[1]) for run in runs if (match := _DROPPED.fullmatch(run.name))]
     return Profile(
         calls,
         measure_coverage(calls),
@@ -76,7 +76,7 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
         ),
         _sources(calls, record),
         sum(dropped),
-        {found[1]: found[2] for run in runs if (found := _FACT.fullmatch(run.name))},
+        {match[1]: match[2] for run in runs if (match := _FACT.fullmatch(run.name))},
         record.weights_crc32,
         record.fingerprint,
     )
@@ -214,7 +214,8 @@ class _Reader:
     def _phase(self, index: int, run: Run) -> tuple[Phase, int | None]:
         named = _BLOCK.fullmatch(run.name)
         if named:
-            return Phase(named[1]), int(named[2])
+            phase = Phase(named[1])
+            return phase, None if phase is Phase.RUN else int(named[2])
         rows = Counter[int | str]()
         for item in run.records:
             if item.delegate_debug_id is not None and len(item.metadata) == _WORK.size:
@@ -226,13 +227,13 @@ class _Reader:
 
     def _operator(self, item: Interval, inner: Sequence[Interval], seq_len: int | None) -> Event:
         handles = self._record.instructions.get(item.instruction_id, ())
-        found = self._attributions.of(handles)
+        attribution = self._attributions.of(handles)
         name = next((kernel.name for kernel in inner), "").removeprefix(_KERNEL_PREFIX)
-        if not name and found.node is not None:
-            name = found.node.operator
+        if not name and attribution.node is not None:
+            name = attribution.node.operator
         name = name or f"instruction {item.instruction_id}"
-        event = self._event(item, name, found, handles, seq_len)
-        return self._with_counted_work(event, found, seq_len)
+        event = self._event(item, name, attribution, handles, seq_len)
+        return self._with_counted_work(event, attribution, seq_len)
 
     def _delegated(
         self, call: Interval, backend: str, inner: Sequence[Interval], seq_len: int | None
@@ -242,10 +243,10 @@ class _Reader:
         number = call.instruction_id
         if not inner:
             handles = self._record.instructions.get(number, ())
-            found = self._attributions.of(handles)
-            if len(found.lines) != 1:
-                found, handles = UNKNOWN, ()
-            event = self._event(call, backend, found, handles, None)
+            attribution = self._attributions.of(handles)
+            if len(attribution.lines) != 1:
+                attribution, handles = UNKNOWN, ()
+            event = self._event(call, backend, attribution, handles, None)
             return [replace(event, backend=backend)]
         uncertain = _uncertain(inner, self._record.delegates[number].handles)
         events = []
@@ -254,49 +255,51 @@ class _Reader:
             handles = (
                 () if key in uncertain else self._record.delegates[number].handles.get(key, ())
             )
-            found = self._attributions.of(handles)
+            attribution = self._attributions.of(handles)
             follows = set(self._follows(item))
             own = tuple(handle for handle in handles if handle not in follows)
             if own:  # the preparation also holds the product's node, but is named after its own
-                found = self._attributions.of(own)
+                attribution = self._attributions.of(own)
             name = item.name or (key if isinstance(item.delegate_debug_id, str) else "")
-            event = self._event(item, name or _title(found, key), found, handles, seq_len)
+            event = self._event(
+                item, name or _title(attribution, key), attribution, handles, seq_len
+            )
             event = replace(event, backend=backend, delegate_debug_id=item.delegate_debug_id)
-            events.append(self._with_work(event, item, found, seq_len))
+            events.append(self._with_work(event, item, attribution, seq_len))
         return events
 
     def _event(
         self,
         item: Interval,
         name: str,
-        found: Attribution,
+        attribution: Attribution,
         handles: tuple[int, ...],
         seq_len: int | None,
     ) -> Event:
-        output = found.node.output if found.node is not None else None
+        output = attribution.node.output if attribution.node is not None else None
         return Event(
             name,
-            found.op_kind or name,
+            attribution.op_kind or name,
             item.start,
             item.end,
             instruction_id=item.instruction_id,
             debug_handles=tuple(dict.fromkeys(handles)),
-            nodes=tuple(node.name for node in found.nodes),
-            lines=found.lines,
-            stack=found.stack,
-            module_path=found.module_path,
-            layer=found.layer,
+            nodes=tuple(node.name for node in attribution.nodes),
+            lines=attribution.lines,
+            stack=attribution.stack,
+            module_path=attribution.module_path,
+            layer=attribution.layer,
             shape=output.sizes if output else None,
             dtype=output.dtype if output else None,
-            shares=self._sharing.of(found, seq_len),
+            shares=self._sharing.of(attribution, seq_len),
         )
 
     def _with_work(
-        self, event: Event, item: Interval, found: Attribution, seq_len: int | None
+        self, event: Event, item: Interval, attribution: Attribution, seq_len: int | None
     ) -> Event:
         if event.backend != CPU_BACKEND:
-            return self._with_counted_work(event, found, seq_len)
-        part, kind = self._part(item, found)
+            return self._with_counted_work(event, attribution, seq_len)
+        part, kind = self._part(item, attribution)
         if len(item.metadata) == _WORK.size:
             moved, operations, _, threads = _WORK.unpack(item.metadata)
             known = threads if 0 < threads <= _MOST_THREADS else None
@@ -304,22 +307,24 @@ class _Reader:
         name = event.name if part != "prepare" else event.name + PREPARING
         return replace(event, part=part, op_kind=kind, name=name)
 
-    def _with_counted_work(self, event: Event, found: Attribution, seq_len: int | None) -> Event:
-        if found.node is None:
+    def _with_counted_work(
+        self, event: Event, attribution: Attribution, seq_len: int | None
+    ) -> Event:
+        if attribution.node is None:
             return event
-        moved, operations = self._counter.of(found.node, seq_len)
+        moved, operations = self._counter.of(attribution.node, seq_len)
         return replace(event, bytes_moved=moved, operations=operations)
 
-    def _part(self, item: Interval, found: Attribution) -> tuple[str, str]:
+    def _part(self, item: Interval, attribution: Attribution) -> tuple[str, str]:
         """Which half of an operator of the CPU delegate this is, and the operator's kind: a
         preparation has the id before that of the product or attention that reads it."""
         following = self._attributions.of(self._follows(item))
         if following.is_heavy:
-            made = {node.name for node in found.nodes}
+            made = {node.name for node in attribution.nodes}
             read = {name for node in following.nodes for name in (node.name, *node.inputs)}
-            if not found.is_heavy and made & read or found.node is following.node:
+            if not attribution.is_heavy and made & read or attribution.node is following.node:
                 return "prepare", following.op_kind
-        return "compute", found.op_kind
+        return "compute", attribution.op_kind
 
     def _follows(self, item: Interval) -> tuple[int, ...]:
         """The handles of the debug id behind an event's; none where ids are names."""
@@ -329,8 +334,8 @@ class _Reader:
         return handles.get(str(item.delegate_debug_id + 1), ())
 
 
-def _title(found: Attribution, key: str) -> str:
-    return found.module_path or found.op_kind or f"operator {key}"
+def _title(attribution: Attribution, key: str) -> str:
+    return attribution.module_path or attribution.op_kind or f"operator {key}"
 
 
 def _uncertain(inner: Sequence[Interval], handles: Iterable[str]) -> set[str]:
@@ -338,34 +343,34 @@ def _uncertain(inner: Sequence[Interval], handles: Iterable[str]) -> set[str]:
     split, and it is unknown which."""
     expected, recorded = Counter[str](), Counter[str]()
     for key in handles:
-        if found := _NUMBERED.fullmatch(key):
-            expected[found[1]] += 1
+        if match := _NUMBERED.fullmatch(key):
+            expected[match[1]] += 1
     keys = [item.delegate_debug_id for item in inner if isinstance(item.delegate_debug_id, str)]
     for key in keys:
-        if found := _NUMBERED.fullmatch(key):
-            recorded[found[1]] += 1
+        if match := _NUMBERED.fullmatch(key):
+            recorded[match[1]] += 1
     return {
         key
         for key in keys
-        if (found := _NUMBERED.fullmatch(key)) and recorded[found[1]] != expected[found[1]]
+        if (match := _NUMBERED.fullmatch(key)) and recorded[match[1]] != expected[match[1]]
     }
 
 
 def _sources(calls: Sequence[Call], record: Record) -> dict[str, str]:
     """Files that exist here and in which every line in question is the same as at the export."""
-    wanted: dict[str, set[Line]] = defaultdict(set)
+    by_file: dict[str, set[Line]] = defaultdict(set)
     for call in calls:
         for event in call.events:
             for line in (*event.lines, *event.stack):
-                wanted[line.file].add(line)
-    found = {}
-    for name, lines in wanted.items():
+                by_file[line.file].add(line)
+    texts = {}
+    for name, lines in by_file.items():
         for path in (Path(record.files.get(name, name)), Path(name)):
             text = _read(path)
             if text is not None and _still_says(text, lines):
-                found[name] = text
+                texts[name] = text
                 break
-    return found
+    return texts
 
 
 def _read(path: Path) -> str | None:

@@ -26,6 +26,7 @@ class Phase(StrEnum):
 
     PREFILL = "prefill"
     DECODE = "decode"
+    RUN = "run"  # of a program of tensors
 
 
 @dataclass(frozen=True)
@@ -349,8 +350,8 @@ class Profile:
         """The most that worked on any event, or those of the run; None if this is unknown."""
         counts = (event.threads for call in self.calls for event in call.events)
         most = max((count for count in counts if count is not None), default=None)
-        told = self.facts.get("threads", "")
-        return int(told) if most is None and told.isdecimal() else most
+        number = self.facts.get("threads", "")
+        return int(number) if most is None and number.isdecimal() else most
 
     def threads_or(self, asked: int | None) -> int | None:
         """Those of the run, else those that the user gives.
@@ -358,10 +359,10 @@ class Profile:
         Raises:
             BadRequest: the user gives another number than the run's.
         """
-        told = self.facts.get("threads", "")
-        if asked is not None and told.isdecimal() and int(told) != asked:
+        number = self.facts.get("threads", "")
+        if asked is not None and number.isdecimal() and int(number) != asked:
             raise BadRequest(
-                f"{self.etdump} was recorded with --threads {told}, not {asked}; leave it out."
+                f"{self.etdump} was recorded with --threads {number}, not {asked}; leave it out."
             )
         return asked or self.threads
 

@@ -36,29 +36,33 @@ class Sharing:
         self._counter = counter
         self._known: dict[tuple[tuple[str, ...], int | None], tuple[Share, ...]] = {}
 
-    def of(self, found: Attribution, seq_len: int | None) -> tuple[Share, ...]:
+    def of(self, attribution: Attribution, seq_len: int | None) -> tuple[Share, ...]:
         """The shares of an event; empty if it is of one line and module, or if it is unknown how to
         divide it.
 
         Args:
             found: what the event computes; seq_len: of its call.
         """
-        key = (tuple(node.name for node in found.nodes), seq_len)
+        key = (tuple(node.name for node in attribution.nodes), seq_len)
         if key not in self._known:
-            self._known[key] = self._find(found, seq_len)
+            self._known[key] = self._find(attribution, seq_len)
         return self._known[key]
 
-    def _find(self, found: Attribution, seq_len: int | None) -> tuple[Share, ...]:
-        products = [node for node in found.nodes if is_product(node)]
-        work = self._of_products(products, seq_len) if products else self._of_rest(found, seq_len)
-        if work is None or found.node is None:
+    def _find(self, attribution: Attribution, seq_len: int | None) -> tuple[Share, ...]:
+        products = [node for node in attribution.nodes if is_product(node)]
+        work = (
+            self._of_products(products, seq_len)
+            if products
+            else self._of_rest(attribution, seq_len)
+        )
+        if work is None or attribution.node is None:
             return ()
         parts: dict[_Key, list[Node]] = {}
-        for node in sorted(found.nodes, key=lambda node: node is not found.node):
+        for node in sorted(attribution.nodes, key=lambda node: node is not attribution.node):
             stack = self._attributions.stack_of(node)
             if any(work.get(node.name, ())) and stack:
                 parts.setdefault((stack[-1], node.module_path), []).append(node)
-        first = (found.lines[0], found.module_path) if found.lines else None
+        first = (attribution.lines[0], attribution.module_path) if attribution.lines else None
         if len(parts) < 2 or next(iter(parts)) != first:
             return ()
         own = {line for line, _ in parts}
@@ -66,7 +70,7 @@ class Sharing:
         for (line, module_path), nodes in parts.items():
             moved = sum(work[node.name][0] for node in nodes)
             operations = sum(work[node.name][1] for node in nodes)
-            along = () if shares else tuple(item for item in found.lines if item not in own)
+            along = () if shares else tuple(item for item in attribution.lines if item not in own)
             shares.append(
                 Share(
                     (line, *along),
@@ -93,10 +97,10 @@ class Sharing:
         return work
 
     def _of_rest(
-        self, found: Attribution, seq_len: int | None
+        self, attribution: Attribution, seq_len: int | None
     ) -> Mapping[str, tuple[int, int]] | None:
         work = {}
-        for node in found.nodes:
+        for node in attribution.nodes:
             _, operations = (0, 0) if only_moves(node) else self._counter.of(node, seq_len)
             if operations is None:
                 return None

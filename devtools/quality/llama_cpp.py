@@ -101,20 +101,20 @@ class LlamaCpp:
     def score(self, model: Path, base: Base) -> tuple[float, float]:
         """KL divergence from the float model, in nats, and its standard error."""
         options = ("-m", model, "--kl-divergence-base", base.path, "--kl-divergence")
-        said = self._run("llama-perplexity", *options, "-t", self._threads)
-        found = _KL.search(said)
-        if found is None:
+        output = self._run("llama-perplexity", *options, "-t", self._threads)
+        match = _KL.search(output)
+        if match is None:
             raise DevtoolsError(f"llama-perplexity printed no KL divergence of {model}.")
-        return float(found[1]), float(found[2])
+        return float(match[1]), float(match[2])
 
     def _run(self, name: str, *arguments: str | Path) -> str:
         command = [self._directory / name, *arguments]
         result = subprocess.run(command, capture_output=True, check=False)
-        said = (result.stdout + result.stderr).decode(errors="replace")
+        output = (result.stdout + result.stderr).decode(errors="replace")
         if result.returncode != 0:
-            lines = [line for line in said.splitlines() if line.strip()]
+            lines = [line for line in output.splitlines() if line.strip()]
             raise DevtoolsError(f"{name} failed: {lines[-1] if lines else 'it said nothing'}")
-        return said
+        return output
 
 
 def read_base(path: Path) -> Base:

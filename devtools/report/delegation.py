@@ -148,13 +148,13 @@ def _left(profile: Profile, report: Mapping[str, Any]) -> tuple[Left, ...]:
 def _together(noted: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[int, str]]:
     """Count and reason of each operator at a line; where it has several reasons, all of them: the
     time is known of the operator alone."""
-    found: dict[tuple[str, str], tuple[int, str]] = {}
+    groups: dict[tuple[str, str], tuple[int, str]] = {}
     for item in noted:
         key, count, reason = (item["operator"], item["line"]), item["count"], item["reason"]
-        if key in found:
-            count, reason = found[key][0] + count, f"{found[key][1]}; {reason}"
-        found[key] = count, reason
-    return found
+        if key in groups:
+            count, reason = groups[key][0] + count, f"{groups[key][1]}; {reason}"
+        groups[key] = count, reason
+    return groups
 
 
 def _summed(items: Iterable[tuple[str, str, int]]) -> Counter[tuple[str, str]]:

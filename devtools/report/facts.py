@@ -16,7 +16,7 @@ def run_facts(profile: Profile) -> list[tuple[str, str]]:
     parts = [part for part in facts.get("runs_with", "").split(", ") if part]
     kernels = [part.removeprefix(_KERNELS) for part in parts if part.startswith(_KERNELS)]
     rest = [part for part in parts if not part.startswith(_KERNELS) and " thread" not in part]
-    found = [
+    pairs = [
         ("model", Path(facts.get("model", "")).name),
         ("recorded", facts.get("date", "").replace("T", " ").replace("Z", " UTC")),
         ("processor", facts.get("processor", "")),
@@ -25,8 +25,8 @@ def run_facts(profile: Profile) -> list[tuple[str, str]]:
         ("prompt", _prompt(profile)),
     ]
     if rest:
-        found.append(("memory", ", ".join(rest)))
-    return [(name, value or _UNKNOWN) for name, value in found]
+        pairs.append(("memory", ", ".join(rest)))
+    return [(name, value or _UNKNOWN) for name, value in pairs]
 
 
 def _prompt(profile: Profile) -> str:

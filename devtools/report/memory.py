@@ -215,7 +215,7 @@ def workspace(op_list: OpList, lines: Mapping[int, Line]) -> Workspace:
 
 def workspaces(program: Program, profile: Profile) -> list[Workspace]:
     """One for each call of the CPU delegate, in the program's order."""
-    found = []
+    sizes = []
     for index, instruction in enumerate(program.instructions):
         if instruction.delegate is None:
             continue
@@ -228,5 +228,5 @@ def workspaces(program: Program, profile: Profile) -> list[Workspace]:
                 number = event.delegate_debug_id
                 if event.instruction_id == index and isinstance(number, int) and event.line:
                     lines.setdefault(number, event.line)
-        found.append(workspace(op_list, lines))
-    return found
+        sizes.append(workspace(op_list, lines))
+    return sizes

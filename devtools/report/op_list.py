@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from devtools.report.flatbuffer import Damaged, Table
 
-_VERSION = 6
+_VERSIONS = 6, 7
 _IDENTIFIER = b"THCP"
 _ROWS = 2  # of the enum Role
 _CACHE_ITEM_BYTES = {0: 2, 1: 4, 2: 1}  # float16, float32, int8
@@ -52,6 +52,11 @@ _KINDS = {
     11: _Kind("delta", (0, 1, 2), 3, states=(4, 5)),
     12: _Kind("shared_attention", (0,), 1),
     13: _Kind("columns", (0,), 1),
+    14: _Kind("layer_norm", (0,), 1),
+    15: _Kind("positions", (0,), 2, weights=(1,)),
+    16: _Kind("segment_attention", (0, 2, 4), 6),
+    17: _Kind("pool", (0,), 1),
+    18: _Kind("xielu", (0,), 1),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),
@@ -145,7 +150,7 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
     root = Table.root(blob)
     if blob[4:8] != _IDENTIFIER:
         raise Damaged
-    if root.number(0) != _VERSION:
+    if root.number(0) not in _VERSIONS:
         return None
     weights = [
         Weight(key := item.text(0), item.number(1), item.number(2), sizes.get(key, 0))

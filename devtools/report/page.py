@@ -96,8 +96,8 @@ def _read(name: str) -> str:
 
 def _bound(total: Total, scope: Scope, limits: Limits | None) -> str:
     """Such as memory-bound, 92% of the limit; empty if this is unknown."""
-    found = total.work.bound(work_ns(total, scope), limits)
-    return found.text if found else ""
+    bound = total.work.bound(work_ns(total, scope), limits)
+    return bound.text if bound else ""
 
 
 def _script_data(value: Any) -> Markup:

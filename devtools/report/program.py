@@ -189,14 +189,14 @@ def _operator_name(operator: Table) -> str:
 
 
 def _planned(plan: Table) -> list[Planned]:
-    found = []
+    buffers = []
     for number, value in enumerate(plan.tables(_VALUES)):
         tensor = value.table(1) if value.number(0, "<B") == _TENSOR else None
         place = tensor.table(_ALLOCATION) if tensor is not None else None
         if tensor is None or place is None:
             continue
         sizes = tensor.numbers(_SIZES, "<i")
-        found.append(
+        buffers.append(
             Planned(
                 value=number,
                 sizes=sizes,
@@ -205,7 +205,7 @@ def _planned(plan: Table) -> list[Planned]:
                 size=prod(sizes) * _ITEM_BYTES[tensor.number(_SCALAR_TYPE, "<b")],
             )
         )
-    return found
+    return buffers
 
 
 def _instruction(instruction: Table, operators: list[str]) -> Instruction:

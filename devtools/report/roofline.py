@@ -63,12 +63,12 @@ def roofline(scopes: Sequence[Scope], limits: Limits | None) -> Roofline | None:
     Args:
         limits: of the machine; the roof needs both of them.
     """
-    found, uncounted = _measured(scopes)
-    if not found:
+    points, uncounted = _measured(scopes)
+    if not points:
         return None
-    found.sort(key=lambda item: -item.share)
-    xs = [item.intensity for item in found]
-    ys = [item.rate for item in found]
+    points.sort(key=lambda item: -item.share)
+    xs = [item.intensity for item in points]
+    ys = [item.rate for item in points]
     known = limits is not None and limits.bytes_per_s and limits.operations_per_s
     speed, peak = (limits.bytes_per_s or 0.0, limits.operations_per_s or 0.0) if limits else (0, 0)
     if known:
@@ -90,9 +90,9 @@ def roofline(scopes: Sequence[Scope], limits: Limits | None) -> Roofline | None:
                 across.at(item.intensity),
                 up.at(item.rate),
             )
-            for item in found
+            for item in points
         ),
-        allowed=tuple(min(peak, item.intensity * speed) for item in found) if known else (),
+        allowed=tuple(min(peak, item.intensity * speed) for item in points) if known else (),
         roof=tuple(corners),
         ticks_x=across.ticks(""),
         ticks_y=up.ticks("op/s"),
@@ -111,7 +111,7 @@ class _Measured:
 
 def _measured(scopes: Sequence[Scope]) -> tuple[list[_Measured], list[tuple[str, float]]]:
     """What each phase's lines reached, and the share of each phase's time outside of them."""
-    found, uncounted = [], []
+    points, uncounted = [], []
     for scope in (scope for scope in scopes if scope.name != "all" or len(scopes) == 1):
         totals = total_by(scope.calls, place_of)
         counted = [
@@ -126,8 +126,8 @@ def _measured(scopes: Sequence[Scope]) -> tuple[list[_Measured], list[tuple[str,
             intensity = total.work.operations / total.work.bytes_moved
             rate = total.work.operations / work_ns(total, scope) * 1e9
             share = scope.share(total.work.time_ns)
-            found.append(_Measured(place, scope.name, intensity, rate, share))
-    return found, uncounted
+            points.append(_Measured(place, scope.name, intensity, rate, share))
+    return points, uncounted
 
 
 class _Axis:

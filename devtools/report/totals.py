@@ -139,13 +139,13 @@ def total_by(calls: Sequence[Call], key: Callable[[Event], _Key | None]) -> dict
         for event in call.events:
             keys: dict[_Key, None] = {}
             for portion in event.portions:
-                found = key(portion)
-                if found is not None:
-                    totals.setdefault(found, Total()).add(call, portion)
-                    keys[found] = None
-            for found in keys:
-                totals[found].events += 1
-                totals[found].shared |= len(keys) > 1
+                keys_of_portion = key(portion)
+                if keys_of_portion is not None:
+                    totals.setdefault(keys_of_portion, Total()).add(call, portion)
+                    keys[keys_of_portion] = None
+            for keys_of_portion in keys:
+                totals[keys_of_portion].events += 1
+                totals[keys_of_portion].shared |= len(keys) > 1
     return dict(sorted(totals.items(), key=lambda item: -item[1].time_ns))
 
 

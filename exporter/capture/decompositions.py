@@ -33,11 +33,11 @@ class Decomposition:
 
 def operators_by_line(graph: Graph) -> dict[str, Counter[str]]:
     """Returns how often each line of the model has each operator."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for node in graph.nodes:
         if node.op == "call_function" and _computes(node):
-            found[source_line(node)][operator_name(node)] += 1
-    return dict(found)
+            counts[source_line(node)][operator_name(node)] += 1
+    return dict(counts)
 
 
 def _computes(node: Node) -> bool:
@@ -55,14 +55,14 @@ def decompositions(
         captured: operators of the program that torch.export returned.
         edge: operators of the program that was offered to the delegate.
     """
-    found = []
+    records = []
     for line, before in captured.items():
         after = edge.get(line, {})
         gone = Counter(before) - Counter(after)
         new = Counter(after) - Counter(before)
         if line != UNKNOWN and (gone or new):
-            found.append(Decomposition(line, gone, new, _reason(gone, new)))
-    return found
+            records.append(Decomposition(line, gone, new, _reason(gone, new)))
+    return records
 
 
 def _reason(gone: Mapping[str, int], new: Mapping[str, int]) -> str:

@@ -8,24 +8,29 @@ import torch
 from torch import nn
 from torch.export import Dim, export
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from delegates.source_lines import as_imported
 from exporter.capture.shapes import Condition, guards, noting_conditions, shape_environment
 from exporter.errors import ExportError
 
-DynamicShapes = tuple[dict[int, Any] | None, ...]  # for each input: its dynamic sizes
+DynamicShapes = Any  # of torch.export: for each input its dynamic sizes
 
 REFUSALS = (torch._dynamo.exc.UserError, GuardOnDataDependentSymNode)
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]+\n[ \t]*([^\n]+)')
 
 
 def refused(
-    model: nn.Module, inputs: tuple[Any, ...], dims: DynamicShapes, error: Exception
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    dims: DynamicShapes,
+    error: Exception,
+    keywords: dict[str, Any] | None = None,
 ) -> ExportError:
     """Returns the error to raise for one of REFUSALS.
 
     Args:
-        inputs, dims: the arguments of torch.export.
+        inputs, dims, keywords: the arguments of torch.export.
         error: the error that it raised.
     """
     frames = _FRAME.findall(str(error).rpartition("raised this error:")[2])
@@ -36,8 +41,8 @@ def refused(
             "known only when the program runs; branch on sizes, or compute both ways and choose "
             "with torch.where."
         )
-    asked = ", ".join(str(size.__name__) for item in dims for size in (item or {}).values())
-    for condition in _settled(model, inputs, dims):
+    asked = ", ".join(dict.fromkeys(str(size.__name__) for size in _sizes(dims)))
+    for condition in _settled(model, inputs, dims, keywords):
         return ExportError(
             f"{condition.line} requires {condition.text}, but {asked} should vary more; write that "
             "line for every size, or restrict the sizes."
@@ -45,17 +50,30 @@ def refused(
     return ExportError(f"The model cannot be captured: {str(error).strip().splitlines()[0]}")
 
 
-def _settled(model: nn.Module, inputs: tuple[Any, ...], dims: DynamicShapes) -> list[Condition]:
+def _sizes(dims: DynamicShapes) -> list[Any]:
+    """Returns the named sizes among them."""
+    return [size for size in tree_leaves(dims) if hasattr(size, "__name__")]
+
+
+def _settled(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    dims: DynamicShapes,
+    keywords: dict[str, Any] | None,
+) -> list[Condition]:
     """Returns the conditions that were refused: what tracing decides if the sizes are free."""
-    free = tuple(
-        None
-        if item is None
-        else {index: Dim.AUTO(min=size.min, max=size.max) for index, size in item.items()}
-        for item in dims
-    )
+
+    def freed(size: Any) -> Any:
+        if not hasattr(size, "__name__"):
+            return size
+        return Dim.AUTO(min=getattr(size, "min", None), max=getattr(size, "max", None))
+
+    free = tree_map(freed, dims)
     try:
         with noting_conditions() as lines:
-            environment = shape_environment(export(model, inputs, dynamic_shapes=free))
+            environment = shape_environment(
+                export(model, inputs, keywords or None, dynamic_shapes=free)
+            )
     except REFUSALS:
         return []
     return [] if environment is None else guards(environment, lines)

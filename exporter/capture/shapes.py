@@ -147,11 +147,11 @@ def shape_environment(program: ExportedProgram) -> ShapeEnv | None:
 def guards(environment: ShapeEnv, lines: Mapping[str, str]) -> list[Condition]:
     """Returns the facts that tracing decided, in order."""
     names = _input_names(environment)
-    found = []
+    texts = []
     for guard in environment.guards:
         line = lines.get(str(guard.expr), UNKNOWN)
-        found.append(Condition(_shown(guard.expr, names), line, False))
-    return list(dict.fromkeys(found))
+        texts.append(Condition(_shown(guard.expr, names), line, False))
+    return list(dict.fromkeys(texts))
 
 
 def _input_names(environment: ShapeEnv) -> dict[Any, str]:
@@ -180,10 +180,10 @@ def _expression(value: Any) -> Any:
 
 
 def _bounds(program: ExportedProgram, symbol: Any) -> tuple[int | None, int | None]:
-    found = program.range_constraints.get(symbol)
-    if found is None:
+    constraint = program.range_constraints.get(symbol)
+    if constraint is None:
         return None, None
-    ends = [int(end) if end.is_Integer else None for end in (found.lower, found.upper)]
+    ends = [int(end) if end.is_Integer else None for end in (constraint.lower, constraint.upper)]
     least, most = (None if end is None or abs(end) > _UNBOUNDED else end for end in ends)
     return least, most
 

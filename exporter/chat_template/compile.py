@@ -97,8 +97,8 @@ def first_turn(template: str, tokens: dict[str, str]) -> str | None:
         text = render([{"role": "user", "content": _MESSAGE}], True)
     except jinja2.TemplateError:
         return None
-    before, found, _ = text.partition(_MESSAGE)
-    return before if found else None
+    before, message, _ = text.partition(_MESSAGE)
+    return before if message else None
 
 
 def _default_of(stored: Any) -> str | None:

@@ -64,14 +64,14 @@ def _system_stands_last(render: Render) -> bool:
 def _add_edges(form: Form, render: Render, messages: Messages, add_generation_prompt: bool) -> None:
     text = render(messages, add_generation_prompt)
     places = place_messages(messages, add_generation_prompt, form.system_before_last_user)
-    found: dict[tuple[Place, Place], str] = {}
+    edges: dict[tuple[Place, Place], str] = {}
     for (place, _), (following, content) in zip(places, places[1:], strict=False):
         gap, word, text = text.partition(content) if content else (text, "", "")
         if word != content or content and content in text:
             raise IrreducibleError("it repeats, drops or moves a message")
-        if found.setdefault((place, following), gap) != gap:
+        if edges.setdefault((place, following), gap) != gap:
             raise IrreducibleError("its rendering of a turn depends on the turn's number")
-    for edge, gap in found.items():
+    for edge, gap in edges.items():
         if form.edges.setdefault(edge, gap) != gap:
             raise IrreducibleError(
                 "its rendering of a turn depends on the length of the conversation"

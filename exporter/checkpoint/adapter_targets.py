@@ -86,9 +86,9 @@ class AdapterTargets:
                 raise self._contradicted(f"{module} is one of target_modules and has no tensors")
 
     def _check_module(self, module: str, tensors: Mapping[str, Tensor]) -> None:
-        found = [tensors[kind] for kind in _LOW_RANK if kind in tensors]
+        factors = [tensors[kind] for kind in _LOW_RANK if kind in tensors]
         tied = self.keeps_ties and module.rpartition(".")[2] in _EMBEDDINGS
-        for a in found:
+        for a in factors:
             if tied:  # the settings name only one of the two
                 continue
             if self.modules is not None and not self._targets(module):
@@ -98,7 +98,7 @@ class AdapterTargets:
                 raise self._contradicted(
                     f"{module} has a low-rank change of rank {a.shape[0]}, not {rank}"
                 )
-        if found and self.use_dora != (_MAGNITUDES in tensors):
+        if factors and self.use_dora != (_MAGNITUDES in tensors):
             has = "no " if self.use_dora else ""
             raise self._contradicted(
                 f"use_dora is {self.use_dora}, and {module} has {has}{_MAGNITUDES}"
@@ -133,8 +133,8 @@ class AdapterTargets:
         if self.layers is None:
             return True
         patterns = self.layers_pattern or (r"[^.]*",)
-        found = (re.match(rf"(?:^|.*?\.){p}\.(\d+)\.", module) for p in patterns)
-        number = next((int(match[1]) for match in found if match), None)
+        matches = (re.match(rf"(?:^|.*?\.){p}\.(\d+)\.", module) for p in patterns)
+        number = next((int(match[1]) for match in matches if match), None)
         return number in self.layers
 
     def _contradicted(self, what: str) -> ExportError:
@@ -208,7 +208,7 @@ def _names(path: Path, name: str, value: Any) -> str | tuple[str, ...]:
 def _list(path: Path, name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
-    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         raise ExportError(f"{path}: {name} is {value!r}, not a list of names.")
     return tuple(value)
 

@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +12,8 @@ from torch import Tensor, nn
 from exporter.checkpoint import integers
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
-from exporter.models.families import Family
+from exporter.models.family import Family, Spec
 from exporter.models.low_rank import LowRankAdapter
-from exporter.models.spec import DecoderSpec
 from exporter.models.tensor_layout import Stored
 from quant.modules import QuantizedWeight
 from quant.weight_type import WeightType
@@ -25,11 +25,11 @@ _NAMES_SHOWN = 5
 
 
 @dataclass
-class Checkpoint:
+class Checkpoint(Generic[Spec]):
     """One opened checkpoint.
 
     Attributes:
-        config: the decoder's shape.
+        config: the model's shape.
         directory: where the tokenizer's files lie; of a GGUF file, which holds it, the file.
         name: what to call the model: the hub id, or the directory's or file's name.
         weights: the stored tensors.
@@ -39,11 +39,11 @@ class Checkpoint:
         adapters: kept apart from the weights.
     """
 
-    config: DecoderSpec
+    config: Spec
     directory: Path
     name: str
     weights: Weights
-    family: Family
+    family: Family[Spec]
     left_out: Mapping[str, int] = field(default_factory=dict)
     adapters: tuple[LowRankAdapter, ...] = ()
     _shared: "weakref.ref[nn.Parameter] | None" = field(default=None, init=False, repr=False)
@@ -151,14 +151,14 @@ class Checkpoint:
             _complaint("not in the model", extra),
             _complaint("neither float32, float16 nor bfloat16", list(dict.fromkeys(mis_typed))),
         ]
-        found = [complaint for complaint in complaints if complaint]
-        if found:
+        sentences = [complaint for complaint in complaints if complaint]
+        if sentences:
             advice = "Take config and weights from the same model."
             if not (missing or mis_shaped or extra):
                 advice = "Save the weights in float32 or bfloat16."
             raise ExportError(
                 f"The weights of {self.name} do not fit its config ({self.config.model_type}, "
-                f"{self.config.num_hidden_layers} layers): {'; '.join(found)}. {advice}"
+                f"{self.config.num_hidden_layers} layers): {'; '.join(sentences)}. {advice}"
             )
         self._check_tie()
 
@@ -168,8 +168,10 @@ class Checkpoint:
         return kind == "bias" and f"{module}.weight" in read and not self.weights.tensor(name).any()
 
     def _check_tie(self) -> None:
+        if not self.config.tie_word_embeddings:
+            return
         stored = [self._own(name) for name in (EMBEDDING, HEAD)]
-        if not self.config.tie_word_embeddings or not all(self._has(one) for one in stored):
+        if not all(self._has(one) for one in stored):
             return
         same = torch.equal(*(self._made(one) for one in stored))
         self.release()

@@ -15,7 +15,7 @@ from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 
 _METHODS = ("fp8", "fbgemm_fp8")
-_FORMAT = "float-quantized"  # of compressed-tensors
+FP8_FORMAT = "float-quantized"  # of compressed-tensors
 _TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 _SCALES = ("weight_scale_inv", "weight_scale")
 _OF_ACTIVATIONS = ("input_scale", "activation_scale", "input_scale_ub")
@@ -27,7 +27,16 @@ def is_fp8(config: Mapping[str, Any] | None) -> bool:
     if not config:
         return False
     method = config.get("quant_method")
-    return method in _METHODS or method == "compressed-tensors" and config.get("format") == _FORMAT
+    return (
+        method in _METHODS or method == "compressed-tensors" and config.get("format") == FP8_FORMAT
+    )
+
+
+def has_fp8_groups(config: Mapping[str, Any]) -> bool:
+    """Whether some of compressed-tensors' groups are of such weights, and others of integers."""
+    groups = config.get("config_groups")
+    listed = groups.values() if isinstance(groups, dict) else []
+    return any(isinstance(one, dict) and one.get("format") == FP8_FORMAT for one in listed)
 
 
 def read_block(path: Path, config: Mapping[str, Any]) -> tuple[int, int]:
@@ -74,16 +83,16 @@ class Fp8Weights:
             if weights.dtype(name) not in _TYPES or not name.endswith(".weight"):
                 continue
             module = name.removesuffix("weight")
-            found = [module + scale for scale in _SCALES if module + scale in self._shapes]
-            if not found:
+            names = [module + scale for scale in _SCALES if module + scale in self._shapes]
+            if not names:
                 raise ExportError(f"{path}: {name} has no {' or '.join(_SCALES)} beside it.")
-            scales = self._shapes[found[0]]
+            scales = self._shapes[names[0]]
             if not self._fits(shape, scales):
                 raise ExportError(
-                    f"{path}: {found[0]} {scales} does not fit {name} {shape} in blocks of "
+                    f"{path}: {names[0]} {scales} does not fit {name} {shape} in blocks of "
                     f"{block}; download the files again."
                 )
-            self._scales[name] = found[0]
+            self._scales[name] = names[0]
         for name in self._scales:
             module = name.removesuffix("weight")
             for other in (*_SCALES, *_OF_ACTIVATIONS):
@@ -116,5 +125,5 @@ class Fp8Weights:
     def _fits(self, shape: tuple[int, ...], scales: tuple[int, ...]) -> bool:
         if len(shape) != 2:
             return False
-        blocks = tuple(-(-size // each) for size, each in zip(shape, self._block, strict=True))
+        blocks = tuple(-(-size // length) for size, length in zip(shape, self._block, strict=True))
         return scales in ((), (1,), (1, 1), shape[:1], (shape[0], 1), blocks)

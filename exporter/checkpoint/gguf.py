@@ -265,8 +265,8 @@ def _open_parts(path: Path) -> list[GgufFile]:
     files = [GgufFile(path.with_name(name)) for name in names]
     seen: set[str] = set()
     for index, file in enumerate(files):
-        told = file.metadata.get("split.no"), file.metadata.get("split.count")
-        if told != (index, count) or not seen.isdisjoint(file.tensors):
+        position = file.metadata.get("split.no"), file.metadata.get("split.count")
+        if position != (index, count) or not seen.isdisjoint(file.tensors):
             raise ExportError(
                 f"{file.path} does not belong to the other parts; download all of them again."
             )

@@ -87,8 +87,8 @@ class StoredDelta:
         Args:
             group: how many columns of the weight are one of `made`.
         """
-        _, found, part = name.partition(_MODULE)
-        if not found or self._each == 1 or part == "norm.weight":
+        _, module, part = name.partition(_MODULE)
+        if not module or self._each == 1 or part == "norm.weight":
             return made
         spec = self._spec
         if part == "out_proj.weight":

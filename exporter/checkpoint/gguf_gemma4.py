@@ -68,7 +68,7 @@ def computed(
     heads = so_far.get("num_key_value_heads")
     if isinstance(heads, list) and len(heads) == layers and len(full) < layers:
         fields["num_key_value_heads"] = next(
-            each for each, slide in zip(heads, slides, strict=True) if slide
+            count for count, slide in zip(heads, slides, strict=True) if slide
         )
         fields["num_global_key_value_heads"] = heads[full[0]] if full else None
     fields["attention_k_eq_v"] = any(

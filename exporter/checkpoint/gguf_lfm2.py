@@ -40,7 +40,7 @@ def computed(
     }
     heads = so_far.get("num_key_value_heads")
     if isinstance(heads, list):
-        fields["layer_types"] = ["full_attention" if each else "conv" for each in heads]
-        different = {each for each in heads if each}
+        fields["layer_types"] = ["full_attention" if count else "conv" for count in heads]
+        different = {count for count in heads if count}
         fields["num_key_value_heads"] = different.pop() if len(different) == 1 else heads
     return fields

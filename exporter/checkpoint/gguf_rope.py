@@ -69,14 +69,14 @@ def rope_scaling(
         return {**beta, **_llama3(rope_factors[ROPE_FACTORS], theta, head_dim)}
     turned = stored("rope.dimension_count")
     pairs = (turned if isinstance(turned, int) else head_dim or 0) // 2
-    each = rope_factors.get(ROPE_FACTORS, torch.ones(pairs))
+    factors = rope_factors.get(ROPE_FACTORS, torch.ones(pairs))
     divisor = positive({"factor": factor}, "factor")
     return {
         **beta,
         **context,
         "rope_type": "longrope",
-        "long_factor": (rope_factors.get(LONG_FACTORS, each) * divisor).tolist(),
-        "short_factor": (rope_factors.get(SHORT_FACTORS, each) * divisor).tolist(),
+        "long_factor": (rope_factors.get(LONG_FACTORS, factors) * divisor).tolist(),
+        "short_factor": (rope_factors.get(SHORT_FACTORS, factors) * divisor).tolist(),
         "attention_factor": magnitude,
     }
 

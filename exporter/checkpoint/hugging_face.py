@@ -4,7 +4,7 @@ The weights are safetensors, or, in older models, what `torch.save` writes.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,18 +25,17 @@ INDEX, PICKLED_INDEX = f"{SINGLE}.index.json", f"{PICKLED}.index.json"
 _FILES = (SINGLE, INDEX, PICKLED, PICKLED_INDEX)  # the first that is there is read
 
 
-class LanguageWeights:
-    """The tensors of one or several files, by their names in a causal LM.
+class NamedTensors:
+    """The tensors of one or several files, by names of ours.
 
-    Attributes:
-        part: the stored tensors that are read.
+    Args:
+        names: the stored name of each tensor that is read, by ours.
     """
 
-    def __init__(self, files: Sequence[Weights]) -> None:
+    def __init__(self, files: Sequence[Weights], names: Mapping[str, str]) -> None:
         self._files = files
         stored = {name: file for file in files for name in file.shapes()}
-        self.part = find_language_part(stored)
-        self._places = {ours: (stored[name], name) for ours, name in self.part.names.items()}
+        self._places = {ours: (stored[name], name) for ours, name in names.items()}
         self._shapes = {name: file.shapes()[key] for name, (file, key) in self._places.items()}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -55,13 +54,35 @@ class LanguageWeights:
             file.release()
 
 
+class LanguageWeights(NamedTensors):
+    """Those by their names in a causal LM.
+
+    Attributes:
+        part: the stored tensors that are read.
+    """
+
+    def __init__(self, files: Sequence[Weights]) -> None:
+        self.part = find_language_part(stored_names(files))
+        super().__init__(files, self.part.names)
+
+
+def stored_names(files: Sequence[Weights]) -> list[str]:
+    """Returns the names of all tensors."""
+    return list(dict.fromkeys(name for file in files for name in file.shapes()))
+
+
 def has_weights(directory: Path) -> bool:
     """Whether a directory holds weights under one of the names that `open_weights` reads."""
     return any((directory / name).is_file() for name in _FILES) or bool(_shards(directory))
 
 
 def open_weights(directory: Path) -> LanguageWeights:
-    """Maps the weights of a model directory.
+    """Maps the weights of a language model's directory; raises as `open_files` does."""
+    return LanguageWeights(open_files(directory))
+
+
+def open_files(directory: Path) -> list[Weights]:
+    """Maps the files of weights of a model directory.
 
     Raises:
         ExportError: there are no weights, a shard is missing, or a file is damaged.
@@ -69,11 +90,10 @@ def open_weights(directory: Path) -> LanguageWeights:
     for name in _FILES:
         if (directory / name).is_file():
             index = name in (INDEX, PICKLED_INDEX)
-            files = _open_shards(directory / name) if index else [_open(directory / name)]
-            return LanguageWeights(files)
+            return _open_shards(directory / name) if index else [_open(directory / name)]
     shards = _shards(directory)
     if shards:
-        return LanguageWeights([_open(path) for path in shards])
+        return [_open(path) for path in shards]
     raise ExportError(
         f"{directory} has no weights: this exporter reads {SINGLE} or {PICKLED}, or {INDEX} or "
         f"{PICKLED_INDEX} with its shards, or torchtune's model-00001-of-00001.bin, or Meta's "
@@ -137,19 +157,19 @@ def _shards(directory: Path) -> list[Path]:
     for single in (SINGLE, PICKLED):
         stem, _, end = single.partition(".")
         named = {path.name for path in directory.glob(f"{stem}-*-of-*.{end}")}
-        found = [name for name in named if re.fullmatch(r".*-\d{5}-of-\d{5}\.\w+", name)]
-        if not found:
+        shards = [name for name in named if re.fullmatch(r".*-\d{5}-of-\d{5}\.\w+", name)]
+        if not shards:
             continue
-        count = max(int(name.partition("-of-")[2][:5]) for name in found)
-        wanted = [f"{stem}-{number:05d}-of-{count:05d}.{end}" for number in range(1, count + 1)]
-        absent = [name for name in wanted if name not in named]
+        count = max(int(name.partition("-of-")[2][:5]) for name in shards)
+        expected = [f"{stem}-{number:05d}-of-{count:05d}.{end}" for number in range(1, count + 1)]
+        absent = [name for name in expected if name not in named]
         if absent:
             raise ExportError(
                 f"{directory} lacks {len(absent)} of {count} files of weights: "
                 f"{', '.join(absent[:5])}{', ...' if len(absent) > 5 else ''}; download them as "
                 "well."
             )
-        return [directory / name for name in wanted]
+        return [directory / name for name in expected]
     return []
 
 

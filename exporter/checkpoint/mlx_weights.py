@@ -1,8 +1,8 @@
 """Weights that MLX has quantized, read as float32.
 
 A weight is scale * integer + bias, with one scale and one bias for a group of inputs of one output.
-The integers are packed into words, the first in the lowest bits. `quantization` in config.json has
-the sizes, and those of modules that differ by their names.
+The integers are packed into words one behind the other, the first in the lowest bits.
+`quantization` in config.json has the sizes, and those of modules that differ by their names.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.packed import unpacked
+from exporter.checkpoint.packings import unpacked
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 
-_BITS = (2, 4, 8)
+_BITS = (2, 3, 4, 5, 6, 8)
 _WORD = 32  # bits
 _PREFIXES = ("", "language_model.")  # of modules' names in the config
 
@@ -55,10 +55,10 @@ class MlxWeights:
             columns = shape[-1] * _WORD // bits
             groups = (*shape[:-1], columns // group_size)
             for part in ("scales", "biases"):
-                found = stored.get(f"{module}.{part}")
-                if found != groups or columns % group_size or len(shape) != 2:
+                actual = stored.get(f"{module}.{part}")
+                if actual != groups or columns % group_size or len(shape) != 2:
                     raise ExportError(
-                        f"{path}: {module}.{part} is {found}, where {name} of {bits} bits in "
+                        f"{path}: {module}.{part} is {actual}, where {name} of {bits} bits in "
                         f"groups of {group_size} needs {groups}; download the files again."
                     )
                 del self._shapes[f"{module}.{part}"]

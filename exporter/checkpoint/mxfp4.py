@@ -57,10 +57,10 @@ class Mxfp4Weights:
             part = name.removesuffix(_BLOCKS)
             scales = stored.get(part + _SCALES)
             if scales is None or (*scales, _GROUP // 2) != shape or len(shape) != 4:
-                found = "is missing" if scales is None else f"is {scales}"
+                problem = "is missing" if scales is None else f"is {scales}"
                 raise ExportError(
-                    f"{path}: {part}{_SCALES} {found}, which does not fit {name} {shape}; download "
-                    "the files again."
+                    f"{path}: {part}{_SCALES} {problem}, which does not fit {name} {shape}; "
+                    "download the files again."
                 )
             del self._shapes[name], self._shapes[part + _SCALES]
             experts, _, last = part.rpartition(".")

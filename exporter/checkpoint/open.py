@@ -5,7 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.catalogue.names import check_checkpoint, is_hub_file
-from exporter.checkpoint import fp8, gguf, hub, hugging_face, meta, mlx_weights, mxfp4, torchtune
+from exporter.checkpoint import (
+    fp8,
+    gguf,
+    hub,
+    hugging_face,
+    meta,
+    mlx_weights,
+    mxfp4,
+    nf4,
+    torchtune,
+)
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.checkpoint.packed import UnpackedWeights
 from exporter.checkpoint.packed_config import read_packing
@@ -58,18 +68,18 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
     if torchtune.has_weights(directory) and not hugging_face.has_weights(directory):
         tuned = torchtune.open_weights(directory, config)
         return Checkpoint(config, directory, name, tuned, family)
-    found = hugging_face.open_weights(directory)
-    tensors = len(found.shapes())
+    opened = hugging_face.open_weights(directory)
+    tensors = len(opened.shapes())
     if config.num_hidden_layers > tensors:  # a million layers would take long to compare
         raise ExportError(
             f"{directory / 'config.json'} has num_hidden_layers {config.num_hidden_layers}, but "
             f"{name} has only {tensors} tensors in all; take config and weights from the same "
             "model."
         )
-    if found.part.is_nested and HEAD not in found.shapes():
+    if opened.part.is_nested and HEAD not in opened.shapes():
         config = replace(config, tie_word_embeddings=True)
-    floats = _unpacked(found, directory)
-    return Checkpoint(config, directory, name, floats, family, found.part.left_out)
+    floats = _unpacked(opened, directory)
+    return Checkpoint(config, directory, name, floats, family, opened.part.left_out)
 
 
 def _unpacked(stored: Weights, directory: Path) -> Weights:
@@ -83,5 +93,12 @@ def _unpacked(stored: Weights, directory: Path) -> Weights:
         return fp8.Fp8Weights(stored, fp8.read_block(path, config), directory)
     if mlx_weights.is_mlx(fields):
         return mlx_weights.MlxWeights(stored, fields["quantization"], directory)
-    packing = read_packing(path, fields)
-    return stored if packing is None else UnpackedWeights(stored, packing, directory)
+    if nf4.is_nf4(config):
+        return nf4.Nf4Weights(stored, directory)
+    packing_of = read_packing(path, fields)
+    if packing_of is None:
+        return stored
+    unpacked = UnpackedWeights(stored, packing_of, directory)
+    if not fp8.has_fp8_groups(config):
+        return unpacked
+    return fp8.Fp8Weights(unpacked, fp8.read_block(path, config), directory)

@@ -1,17 +1,21 @@
 """`quantization_config` of a config.json: how the integers of the weights are packed."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exporter.checkpoint.packed import AwqPacking, CompressedPacking, GptqPacking, Packing
+from exporter.checkpoint.fp8 import FP8_FORMAT
+from exporter.checkpoint.packed import PackingOf
+from exporter.checkpoint.packings import AwqPacking, CompressedPacking, GptqPacking, Packing
 from exporter.errors import ExportError
 
+_CLASSES = ("Linear", "Embedding")  # as targets of compressed-tensors
 _LAYOUTS = {"pack-quantized": True, "int-quantized": False, "naive-quantized": False}
 
 
-def read_packing(path: Path, fields: Mapping[str, Any]) -> Packing | None:
-    """Reads how a checkpoint's weights are packed; None if they are floats.
+def read_packing(path: Path, fields: Mapping[str, Any]) -> PackingOf | None:
+    """Reads how a checkpoint's weights are packed, module by module; None if all are floats.
 
     Args:
         path: of the config.json, for messages.
@@ -37,8 +41,25 @@ def read_packing(path: Path, fields: Mapping[str, Any]) -> Packing | None:
         ) from None
 
 
-def _gptq(config: Mapping[str, Any]) -> Packing:
+def _gptq(config: Mapping[str, Any]) -> PackingOf:
+    """Rules of `dynamic` differ for modules whose names match: the first one counts, and one that
+    begins with "-:" says that they are floats."""
     _refuse(config, "adapter")
+    default = _gptq_packing(config)
+    rules: list[tuple[re.Pattern[str], Packing | None]] = []
+    for rule, own in (config.get("dynamic") or {}).items():
+        sign, pattern = rule[:2], rule.removeprefix("+:").removeprefix("-:")
+        packing = None if sign == "-:" else _gptq_packing({**config, **own})
+        rules.append((_compiled("dynamic", pattern), packing))
+
+    def packing_of(module: str) -> Packing | None:
+        found = (packing for pattern, packing in rules if pattern.match(module))
+        return next(found, default)
+
+    return packing_of
+
+
+def _gptq_packing(config: Mapping[str, Any]) -> Packing:
     layout = config.get("checkpoint_format", config.get("format", "gptq"))
     _allow("checkpoint_format", layout, ("gptq", "gptq_v2"))
     _allow("bits", config["bits"], (2, 4, 8))
@@ -48,27 +69,62 @@ def _gptq(config: Mapping[str, Any]) -> Packing:
     return GptqPacking(config["bits"], size, layout == "gptq", symmetric)
 
 
-def _awq(config: Mapping[str, Any]) -> Packing:
+def _awq(config: Mapping[str, Any]) -> PackingOf:
     _allow("bits", config.get("bits", config.get("w_bit")), (4,))
     _allow("version", str(config.get("version", "gemm")).lower(), ("gemm",))
-    return AwqPacking(_group_size(config.get("group_size", config.get("q_group_size"))))
+    packing = AwqPacking(_group_size(config.get("group_size", config.get("q_group_size"))))
+    return lambda module: packing
 
 
-def _compressed(config: Mapping[str, Any]) -> Packing:
+def _compressed(config: Mapping[str, Any]) -> PackingOf:
+    """Groups of modules, by their names, regular expressions of them, or their classes: the most
+    specific one counts."""
     _refuse(config, "transform_config", "kv_cache_scheme")
-    layout = config["format"]
-    _allow("format", layout, tuple(_LAYOUTS))
     sparsity = (config.get("sparsity_config") or {}).get("format", "dense")
     _allow("sparsity_config.format", sparsity, ("dense",))
-    groups = config["config_groups"].values()
-    weights = [group["weights"] for group in groups if group["weights"]]  # else of activations
-    settings = {(w["num_bits"], w["type"], w.get("group_size")) for w in weights}
-    if len(settings) != 1:
-        raise ValueError(f"config_groups of {len(settings)} kinds, where one is read")
-    ((bits, kind, group_size),) = settings
-    _allow("type", kind, ("int",))
-    _allow("num_bits", bits, (4, 8))
-    return CompressedPacking(bits, _group_size(group_size or -1), _LAYOUTS[layout])
+    named: dict[str, Packing | None] = {}
+    of_classes: list[Packing | None] = []
+    for group in config["config_groups"].values():
+        if not group["weights"]:  # of activations
+            continue
+        packing = _compressed_packing(group.get("format") or config["format"], group["weights"])
+        for target in group.get("targets") or ["Linear"]:
+            if target in _CLASSES:
+                of_classes.append(packing)
+            else:
+                named[target] = packing
+    if len(set(of_classes)) > 1:
+        raise ValueError(f"{len(of_classes)} config_groups for all modules of a class")
+    patterns = [
+        (_compiled("targets", target.removeprefix("re:")), named[target])
+        for target in sorted(named)
+        if target.startswith("re:")
+    ]
+
+    def packing_of(module: str) -> Packing | None:
+        if module in named:
+            return named[module]
+        found = (packing for pattern, packing in patterns if pattern.match(module))
+        return next(found, of_classes[0] if of_classes else None)
+
+    return packing_of
+
+
+def _compressed_packing(layout: str, weights: Mapping[str, Any]) -> Packing | None:
+    _allow("format", layout, (*_LAYOUTS, FP8_FORMAT))
+    if layout == FP8_FORMAT:
+        return None
+    _allow("type", weights["type"], ("int",))
+    _allow("num_bits", weights["num_bits"], (2, 4, 8) if _LAYOUTS[layout] else (4, 8))
+    size = _group_size(weights.get("group_size") or -1)
+    return CompressedPacking(weights["num_bits"], size, _LAYOUTS[layout])
+
+
+def _compiled(name: str, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{name} {pattern!r}, which is no regular expression: {error}") from None
 
 
 _READERS = {"gptq": _gptq, "awq": _awq, "compressed-tensors": _compressed}

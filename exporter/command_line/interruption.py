@@ -24,14 +24,14 @@ _said = ""
 
 
 @contextmanager
-def interruptible(said: str) -> Iterator[None]:
+def interruptible(sentence: str) -> Iterator[None]:
     """Ends the process with 128 + the signal's number if a signal arrives in the block.
 
     On Ctrl-C it prints the line `said`, on others nothing, as other programs do. A signal that the
     parent process ignored stays ignored. If standard output fails, the process ends with 1.
     """
     global _said
-    _said = said
+    _said = sentence
     hold_standard_streams()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -51,10 +51,10 @@ def interruptible(said: str) -> Iterator[None]:
         os._exit(1)
 
 
-def say_from_now(said: str) -> None:
+def say_from_now(sentence: str) -> None:
     """Changes the line that a Ctrl-C prints from now on."""
     global _said
-    _said = said
+    _said = sentence
 
 
 @contextmanager

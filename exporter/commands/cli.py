@@ -2,13 +2,14 @@
 do."""
 
 import click
+from click.core import ParameterSource
 
 from exporter.command_line.brief import BriefCommand
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.quantization import calibration_options, scheme_options
 from exporter.command_line.request import takes
 from exporter.command_line.version import version_option
 from exporter.commands.request import Request
-from quant.method import SETTINGS
 
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -24,6 +25,7 @@ Examples:
   python -m exporter llama3 --checkpoint DIR --max-size 700MB --out model.pte
   python -m exporter llama3 --explain
   python -m exporter llama3 --delegate coreml,cpu --out model.pte
+  python -m exporter module.py:make --out module.pte
   python -m exporter --inspect model.pte
 """
 
@@ -52,36 +54,7 @@ Examples:
     type=FilledPath("name a file or directory"),
     help="A tokenizer file or directory, if the checkpoint has none.",
 )
-@click.option(
-    "--quant",
-    "scheme",
-    metavar="SCHEME",
-    default="gptq4",
-    help="none (float32), rtn8 (8 bits), keep (the integers of a GGUF file of Q8_0 or Q4_0, or of "
-    "a symmetric GPTQ, AWQ or compressed-tensors checkpoint), or 4 bits: gptq4 (calibrated, best "
-    "quality), rtn4 (rounded to nearest), hqq4, awq4.",
-)
-@click.option(
-    "--method",
-    metavar="NAME=VALUE[,...]",
-    type=FilledText("write NAME=VALUE, such as rotation=none"),
-    help="How a 4-bit scheme chooses its integers, such as drift=none,descent=0 or rotation=none; "
-    f"the names are {', '.join(SETTINGS)}.",
-)
-@click.option(
-    "--group-size",
-    metavar="N",
-    default=32,
-    help="Number of inputs that share a scale: 32, 64 or 128. xnnpack, coreml and mlx store rtn8 "
-    "with one scale a row.",
-)
-@click.option(
-    "--head-bits",
-    metavar="N",
-    type=int,
-    help="Bits of the embedding and lm_head: 8, 6, 5 or 4, with those of --quant in all layers. By "
-    "default 8; gptq4 for cpu and mps mixes 4 to 8 bits everywhere, within the same size.",
-)
+@scheme_options
 @click.option(
     "--bits",
     metavar="B",
@@ -94,20 +67,7 @@ Examples:
     help="Mix 4 to 8 bits so that the file is at most this large; a number and a unit, such as "
     "700MB.",
 )
-@click.option(
-    "--calibration",
-    type=FilledPath("name a text file"),
-    help="Text for calibration and for measuring quality (on its last tenth, which is held "
-    "out). By default: texts in the package, and for half of the calibration a text that "
-    "the model writes.",
-)
-@click.option(
-    "--calibration-tokens",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Number of tokens to calibrate on (gptq4, awq4, --bits, --max-size); by default 32768, "
-    "or 16384 for models of 100 million weights or more.",
-)
+@calibration_options
 @click.option(
     "--max-context-len",
     metavar="N",
@@ -180,7 +140,9 @@ def main(request: Request) -> None:
 
     MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, a GGUF file,
     or a hub id. llama3 without --checkpoint is a small model in the package. With --checkpoint,
-    MODEL can be left out.
+    MODEL can be left out. FILE.py:FUNCTION exports any other module: the function returns a
+    torch.nn.Module and example inputs, optionally dynamic_shapes and calibration inputs. A module
+    has --quant none (the default), int8 or int4, and --delegate xnnpack (the default).
     """
     nothing = request.model is None and request.checkpoint is None
     if request.inspect is not None:
@@ -205,6 +167,11 @@ def main(request: Request) -> None:
         raise click.UsageError(
             "Name a MODEL such as llama3, a checkpoint with --checkpoint, or a file with --inspect."
         )
+    if request.model is not None and _names_module(request.model):
+        from exporter.commands.module import run_module
+
+        run_module(request, _options_given())
+        return
     mixes = request.bits is not None or request.max_size is not None
     if request.head_bits is not None and mixes:
         raise click.UsageError(
@@ -213,6 +180,11 @@ def main(request: Request) -> None:
         )
     if request.cache is not None and request.no_cache:
         raise click.UsageError("--cache and --no-cache contradict each other; use only one.")
+    from exporter.commands.embedding import encoder_directory, run_embedding_export
+
+    encoder = encoder_directory(request)
+    if encoder is not None and (request.explain or request.explain_json is not None):
+        raise click.UsageError("--explain does not support models of embeddings yet.")
     if request.explain or request.explain_json is not None:
         if request.out is not None or request.etrecord is not None:
             raise click.UsageError("--explain exports nothing; leave out --out and --etrecord.")
@@ -222,6 +194,28 @@ def main(request: Request) -> None:
         return
     if request.out is None:
         raise click.UsageError("No output file was given; add --out model.pte.")
+    if encoder is not None:
+        source = click.get_current_context().get_parameter_source("scheme")
+        default = source is ParameterSource.DEFAULT
+        run_embedding_export(request, encoder, request.out, default)
+        return
     from exporter.commands.export import run_export
 
     run_export(request, request.out)
+
+
+def _names_module(model: str) -> bool:
+    from exporter.errors import ExportError
+    from exporter.module.source_name import source_name
+
+    try:
+        return source_name(model) is not None
+    except ExportError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _options_given() -> set[str]:
+    """The names of the parameters that the command line has."""
+    context = click.get_current_context()
+    given = click.core.ParameterSource.COMMANDLINE
+    return {name for name in context.params if context.get_parameter_source(name) is given}

@@ -79,7 +79,7 @@ def _check(request: Request, json_file: Path | None) -> None:
 
 
 def _scheme(request: Request) -> Scheme:
-    return scheme_from_text(request.scheme, None, request.group_size, request.head_bits)
+    return scheme_from_text(request.scheme, request.method, request.group_size, request.head_bits)
 
 
 def describe(explanation: "Explanation") -> str:

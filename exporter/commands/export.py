@@ -12,7 +12,7 @@ from delegates import DelegateError
 from exporter.command_line.interruption import nothing_to_clean_up, say_from_now
 from exporter.command_line.quiet import silence_known_noise, silence_native_noise
 from exporter.command_line.streams import drop_standard_output
-from exporter.commands.checks import check_file, check_quantization, check_source
+from exporter.commands.checks import check_file, check_source
 from exporter.commands.display import Display
 from exporter.commands.request import Request
 from exporter.errors import ExportError
@@ -43,7 +43,7 @@ def run_export(request: Request, out: Path) -> None:
         from quant.cache.store import default_directory
         from quant.machine.device import find_device
         from quant.machine.memory_size import parse_size
-        from quant.scheme import mixes_by_default, scheme_from_text
+        from quant.scheme import mixes_by_default
 
     with silence_native_noise() as stderr:
         display = Display(stderr)
@@ -56,9 +56,7 @@ def run_export(request: Request, out: Path) -> None:
                 adapter=adapter,
                 adapters=adapters,
                 tokenizer=request.tokenizer,
-                scheme=scheme_from_text(
-                    request.scheme, request.method, request.group_size, request.head_bits
-                ),
+                scheme=request.chosen_scheme(),
                 mixed=mixes_by_default(request.scheme, request.head_bits),
                 bits=request.bits,
                 max_size=None
@@ -97,17 +95,7 @@ def _check(request: Request, out: Path) -> None:
     try:
         check_file(request.delegate, out, request.etrecord, request.max_size)
         check_source(request.model, request.checkpoint)
-        check_quantization(
-            request.scheme,
-            request.method,
-            request.group_size,
-            request.head_bits,
-            request.calibration,
-            request.calibration_tokens,
-            request.bits is not None or request.max_size is not None,
-            request.max_memory,
-            request.device,
-        )
+        request.check(request.bits is not None or request.max_size is not None)
     except (QuantError, DelegateError, ExportError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)

@@ -75,6 +75,19 @@ def seal(path: Path, report: Mapping[str, Any]) -> int:
     return zlib.crc32(record) << 32 ^ file_size
 
 
+def replace_blob(path: Path, name: str, data: bytes) -> None:
+    """Writes one of our blobs again, in its place, before the file is sealed.
+
+    Args:
+        data: at most as long as the blob.
+    """
+    with open(path, "r+b") as file:
+        offset, size = _layout(file)[1][name]
+        assert len(data) <= size
+        file.seek(offset)
+        file.write(data.ljust(size, b"\0"))
+
+
 def read_report(path: Path) -> dict[str, Any]:
     """Checks all parts that are read at load, and returns the report in a `.pte`.
 

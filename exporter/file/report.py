@@ -35,13 +35,13 @@ def describe(plan: Plan, quantization: QuantReport) -> Report:
     experts = {"count": quantization.experts, "rare": list(quantization.rare_experts)}
     adapters = [
         {
-            "name": each.name,
-            "source": each.source,
-            "ranks": each.ranks,
-            "linears": len(each.pairs),
-            "bytes": each.bytes,
+            "name": adapter.name,
+            "source": adapter.source,
+            "ranks": adapter.ranks,
+            "linears": len(adapter.pairs),
+            "bytes": adapter.bytes,
         }
-        for each in checkpoint.adapters
+        for adapter in checkpoint.adapters
     ]
     return {
         "model": {

@@ -50,12 +50,14 @@ class Attention(nn.Module):
         self.q_proj = nn.Linear(hidden_size, query_size, spec.bias)
         self.k_proj = nn.Linear(hidden_size, key_size, spec.bias)
         self.v_proj = None if spec.values_are_keys else nn.Linear(hidden_size, key_size, spec.bias)
-        if spec.gated:
-            self.gate_proj = nn.Linear(hidden_size, query_size, spec.bias)
-        self.gated = spec.gated
+        if spec.gate is not None:
+            by_number = spec.gate == "numbers"
+            gates = query_size if by_number else spec.num_attention_heads
+            self.gate_proj = nn.Linear(hidden_size, gates, spec.bias and by_number)
+        self.gate = spec.gate
         self.o_proj = nn.Linear(query_size, hidden_size, spec.out_bias)
         if spec.qk_norm is not None:
-            over_heads = spec.qk_norm == "heads"
+            over_heads = spec.qk_norm != "rows"
             self.q_norm = RMSNorm(spec.head_dim if over_heads else query_size, eps)
             self.k_norm = RMSNorm(spec.head_dim if over_heads else key_size, eps)
         self.qk_norm = spec.qk_norm
@@ -72,7 +74,7 @@ class Attention(nn.Module):
         q = self.q_proj(x)
         k = self.k_proj(x)
         v = k if self.v_proj is None else self.v_proj(x)
-        gate = self.gate_proj(x) if self.gated else None
+        gate = None if self.gate is None else self.gate_proj(x)
         if self.qk_norm == "rows":
             q, k = self.q_norm(q), self.k_norm(k)
         q = q.view(heads)  # (batch, seq_len, num_attention_heads, head_dim)
@@ -85,6 +87,8 @@ class Attention(nn.Module):
         if self.query_rope is not None and self.key_rope is not None:
             queries, keys = context.ropes[self.query_rope], context.ropes[self.key_rope]
             q, k = apply_rope(q, queries), apply_rope(k, keys)
+        if self.qk_norm == "rotated_heads":
+            q, k = self.q_norm(q), self.k_norm(k)
         if isinstance(context, CachedContext):
             out = torch.ops.thimble.cached_attention(
                 q,
@@ -107,6 +111,9 @@ class Attention(nn.Module):
             out = self._attend(q, k, v)
             if self.kept_as is not None:
                 self._keep(turned(k) if int8 else k, v, context)
+        if gate is not None and self.gate == "heads":
+            out = out * torch.sigmoid(gate).view(*gate.shape, 1)
+            gate = None
         out = out.flatten(2)
         return self.o_proj(out if gate is None else torch.sigmoid(gate) * out)
 
@@ -128,7 +135,7 @@ class Attention(nn.Module):
         alone = self.v_proj is not None and self.v_norm is None and self.kept_as is None
         joins = alone and self.qk_norm != "rows"
         readers: tuple[Part, ...] = (Part(f"{path}.qkv_proj", own, joins=joins),)
-        if self.gated:
+        if self.gate is not None:
             gate = f"{path}.gate_proj"
             readers += (Part(gate, (gate,)),)
         return Block(
@@ -138,7 +145,7 @@ class Attention(nn.Module):
             last=Part(o, (o,)),
             after=norms.after,
             feeds_last=v if self.own_values and self.v_norm is None else None,
-            heads=None if self.gated or self.v_norm is not None else (v, self.head_dim),
+            heads=None if self.gate is not None or self.v_norm is not None else (v, self.head_dim),
             leaves=0 if self.kept_as is None else 2 * self.num_key_value_heads * self.head_dim,
         )
 
@@ -151,7 +158,7 @@ class SharedAttention(nn.Module):
     ) -> None:
         """As those of `Attention`."""
         super().__init__()
-        assert spec.shares is not None and spec.qk_norm == "heads" and not spec.gated
+        assert spec.shares is not None and spec.qk_norm == "heads" and spec.gate is None
         self.shares = spec.shares
         self.head_dim = spec.head_dim
         self.scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale

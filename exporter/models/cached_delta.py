@@ -102,8 +102,8 @@ def delta_rule(
     since = torch.exp((total - total.mT).tril()).tril()  # from each earlier position to each later
     beta = b.sigmoid().transpose(1, 2)[..., None]
     system = (beta * (k @ k.mT) * since).tril(-1) + torch.eye(seq_len, device=qkv.device)
-    wanted = beta * (v - total.exp() * (k @ state))
-    delta = torch.linalg.solve_triangular(system, wanted, upper=False, unitriangular=True)
+    update = beta * (v - total.exp() * (k @ state))
+    delta = torch.linalg.solve_triangular(system, update, upper=False, unitriangular=True)
     out = total.exp() * (q @ state) + ((q @ k.mT) * since) @ delta
     left = torch.exp(total[:, :, -1:] - total)
     last = total[:, :, -1:].exp() * state + (k * left).mT @ delta

@@ -34,6 +34,7 @@ PACKED_METHODS = (
     "mxfp4",
     "fp8",
     "fbgemm_fp8",
+    "bitsandbytes",
 )  # which can be read
 _ACTIVATIONS: dict[object, Activation] = {
     "silu": "silu",
@@ -42,6 +43,7 @@ _ACTIVATIONS: dict[object, Activation] = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "relu2": "relu2",
     "quick_gelu": "quick_gelu",
 }
 
@@ -103,13 +105,13 @@ def windowed(
     return [made[kind] for kind in kinds]
 
 
-def mlp(fields: Fields, bias: bool = False, act: str = "hidden_act") -> MlpSpec:
-    """Returns a gated feed-forward part with the activation in the field `act`."""
+def mlp(fields: Fields, bias: bool = False, act: str = "hidden_act", gated: bool = True) -> MlpSpec:
+    """Returns a feed-forward part with the activation in the field `act`."""
     name = fields.get(act, "silu")
     if not isinstance(name, str) or name not in _ACTIVATIONS:
         known = ", ".join(repr(known) for known in _ACTIVATIONS)
         raise ExportError(f"{act} {name!r} is not supported; supported are {known}.")
-    return MlpSpec(count(fields, "intermediate_size"), _ACTIVATIONS[name], bias=bias)
+    return MlpSpec(count(fields, "intermediate_size"), _ACTIVATIONS[name], gated, bias)
 
 
 def experts(fields: Fields, expert: MlpSpec, normalized: bool) -> ExpertsSpec:

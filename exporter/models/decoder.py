@@ -19,7 +19,7 @@ from exporter.models.delta import GatedDeltaNet
 from exporter.models.experts import Experts
 from exporter.models.layer_input import LayerInput, LayerInputTable
 from exporter.models.mlp import MLP
-from exporter.models.norm import RMSNorm
+from exporter.models.norm import stream_norm
 from exporter.models.rotary_tables import Rope, rope_table
 from exporter.models.spec import (
     ConvolutionSpec,
@@ -40,38 +40,54 @@ AnyContext = TypeVar("AnyContext", Context, CachedContext)
 
 class DecoderLayer(nn.Module):
     """Blocks, each x = x + after(module(norm(x), context)): a mixer, a feed-forward part and, in
-    some models, one that takes the layer's own input in. A learned number may multiply the last."""
+    some models, one that takes the layer's own input in. A learned number may multiply the last.
+    Where the first two are parallel, both read the layer's input; a shared expert reads what the
+    feed-forward part does."""
 
     def __init__(self, decoder: DecoderSpec, index: int) -> None:
         super().__init__()
         layer, size = decoder.layers[index], decoder.hidden_size
-        self._norm_size, self._eps = size, decoder.rms_norm_eps
         name, mixer = _mixer(decoder, index)
         feed_forward = _feed_forward(layer.feed_forward, size)
-        self._mixer = self._add(name, mixer, layer.mixer_norms)
-        self._mlp = self._add("mlp", feed_forward, layer.feed_forward_norms)
+        self._mixer = self._add(decoder, name, mixer, layer.mixer_norms)
+        self._mlp = self._add(decoder, "mlp", feed_forward, layer.feed_forward_norms)
+        self._shared: Block | None = None
+        if layer.shared_expert is not None:
+            shared = MLP(layer.shared_expert, size)
+            self._shared = self._add(decoder, "shared_expert", shared, layer.feed_forward_norms)
+            self._mlp = replace(self._mlp, branch="opens")
+            self._shared = replace(self._shared, branch="closes")
+        if layer.parallel:
+            self._mixer = replace(self._mixer, branch="opens")
+            self._mlp = replace(self._mlp, branch="closes")
         self._input: Block | None = None
         if decoder.layer_input is not None:
             taken = LayerInput(decoder.layer_input, index, size)
-            self._input = self._add("per_layer_input", taken, _INPUT_NORMS)
+            self._input = self._add(decoder, "per_layer_input", taken, _INPUT_NORMS)
         self.scaled = layer.scaled
         if layer.scaled:
             self.layer_scalar = nn.Parameter(torch.ones(1))
 
     def _add(
-        self, name: str, module: MixerModule | MLP | Experts | LayerInput, norms: Norms
+        self,
+        decoder: DecoderSpec,
+        name: str,
+        module: MixerModule | MLP | Experts | LayerInput,
+        norms: Norms,
     ) -> Block:
         """Registers a block's module between its norms."""
-        if norms.before is not None:
-            self.add_module(norms.before, RMSNorm(self._norm_size, self._eps))
+        if norms.before is not None and norms.before not in self._modules:
+            self.add_module(norms.before, stream_norm(decoder))
         self.add_module(name, module)
         if norms.after is not None:
-            self.add_module(norms.after, RMSNorm(self._norm_size, self._eps))
+            self.add_module(norms.after, stream_norm(decoder))
         return module.block(name, norms)
 
     def blocks(self) -> Sequence[Block]:
         """Returns the layer's blocks in the order of computation."""
         blocks = [self._mixer, self._mlp]
+        if self._shared is not None:
+            blocks.append(self._shared)
         if self._input is not None:
             blocks.append(self._input)
         if self.scaled:
@@ -79,8 +95,12 @@ class DecoderLayer(nn.Module):
         return blocks
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
+        before = x
         x = x + self._run(self._mixer, x, context)
-        x = x + self._run(self._mlp, x, context)
+        before = before if self._mlp.branch == "closes" else x
+        x = x + self._run(self._mlp, before, context)
+        if self._shared is not None:
+            x = x + self._run(self._shared, before, context)
         if self._input is not None:
             x = x + self._run(self._input, x, context)
         return x * self.layer_scalar if self.scaled else x
@@ -116,7 +136,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(spec.vocab_size, spec.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(spec, index) for index in range(len(spec.layers)))
-        self.norm = RMSNorm(spec.hidden_size, spec.rms_norm_eps)
+        self.norm = stream_norm(spec)
         if spec.layer_input is not None:
             shape = len(spec.layers), spec.hidden_size, spec.rms_norm_eps
             self.layer_inputs = LayerInputTable(spec.layer_input, *shape)
@@ -146,7 +166,7 @@ class CausalLM(nn.Module):
         super().__init__()
         self.config = config
         self.model = Decoder(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, config.head_bias)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
         self.max_context_len = 0

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from exporter.models.context import CachedContext, Context
-from exporter.models.experts_operator import mix, route
+from exporter.models.experts_operator import Routing, mix, route
 from exporter.models.mlp import MLP
 from exporter.models.spec import ExpertsSpec, Norms
 from quant.modules import QuantizedLinear
@@ -21,24 +21,26 @@ class Experts(nn.Module):
     def __init__(self, spec: ExpertsSpec, hidden_size: int) -> None:
         super().__init__()
         assert spec.expert.gated, "thimble::experts computes gated experts"
-        self.num_experts_per_tok = spec.num_experts_per_tok
-        self.normalized = spec.normalized
+        self.routing = Routing(
+            spec.num_experts_per_tok, spec.normalized, spec.sigmoid, spec.share_scale
+        )
         self.activation, self.limit = spec.expert.activation, spec.expert.limit
         self.router = nn.Linear(hidden_size, spec.num_experts, spec.router_bias)
+        self.choice_bias = nn.Parameter(torch.zeros(spec.num_experts)) if spec.choice_bias else None
         self.experts = nn.ModuleList(MLP(spec.expert, hidden_size) for _ in range(spec.num_experts))
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
         scores = self.router(x)
         if isinstance(context, CachedContext):
             return self._captured(x, scores)
-        weights, chosen = route(scores.flatten(0, 1), self.num_experts_per_tok, self.normalized)
+        weights, chosen = route(scores.flatten(0, 1), self.routing, self.choice_bias)
         calls = [partial(_call, expert, context) for expert in self.experts]
         return mix(x.flatten(0, 1), weights, chosen, calls).view_as(x)
 
     def chosen(self, x: Tensor) -> Tensor:
         """Returns the numbers of the experts that rows (..., hidden_size) go to: int64 (...,
         num_experts_per_tok)."""
-        return route(self.router(x), self.num_experts_per_tok, self.normalized)[1]
+        return route(self.router(x), self.routing, self.choice_bias)[1]
 
     def _captured(self, x: Tensor, scores: Tensor) -> Tensor:
         """The same as one operator."""
@@ -50,6 +52,8 @@ class Experts(nn.Module):
         quantized = [linear for linear in linears if isinstance(linear, QuantizedLinear)]
         weights = [one.values for one in quantized]
         biases = [one.bias for one in linears if one.bias is not None]
+        routing = self.routing
+        of_sigmoid = (True, self.choice_bias, routing.share_scale) if routing.sigmoid else ()
         return torch.ops.thimble.experts(
             x,
             scores,
@@ -57,10 +61,11 @@ class Experts(nn.Module):
             [linear.scales for linear in quantized],
             biases,
             *(_type(linear) for linear in linears[1:3]),
-            self.num_experts_per_tok,
-            self.normalized,
+            routing.num_experts_per_tok,
+            routing.normalized,
             self.activation,
             self.limit,
+            *of_sigmoid,
         )
 
     def block(self, path: str, norms: Norms) -> Block:

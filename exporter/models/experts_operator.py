@@ -22,27 +22,49 @@ _library = torch.library.Library("thimble", "FRAGMENT")
 _library.define(
     "experts(Tensor input, Tensor scores, Tensor[] weights, Tensor[] scales, Tensor[] biases, "
     "int[] up_type, int[] down_type, int num_experts_per_tok, bool normalized, str activation, "
-    "float? limit=None) -> Tensor"
+    "float? limit=None, bool sigmoid=False, Tensor? choice_bias=None, float share_scale=1.0) "
+    "-> Tensor"
 )
 
+_LEAST_SUM = 1e-6  # what is added to a sum of sigmoids
 Expert = Callable[[Tensor], Tensor]  # rows (count, hidden_size) to rows of the same shape
 
 
-def route(scores: Tensor, num_experts_per_tok: int, normalized: bool) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class Routing:
+    """How experts are chosen and weighed, as ExpertsSpec says."""
+
+    num_experts_per_tok: int
+    normalized: bool
+    sigmoid: bool = False
+    share_scale: float = 1.0
+
+
+def route(
+    scores: Tensor, routing: Routing, choice_bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Chooses the experts with the highest scores.
 
     Args:
-        scores: float32 (..., num_experts).
-        normalized: as in ExpertsSpec.
+        scores: float32 (..., num_experts), of the router.
+        choice_bias: float32 (num_experts,); None: there is none.
 
     Returns:
         Their weights, float32, and their numbers, int64, both (..., num_experts_per_tok).
     """
-    if normalized:
-        highest, chosen = scores.topk(num_experts_per_tok, dim=-1)
-        return highest.softmax(-1), chosen
-    weights, chosen = scores.softmax(-1).topk(num_experts_per_tok, dim=-1)
-    return weights, chosen
+    count = routing.num_experts_per_tok
+    if not routing.sigmoid:
+        if routing.normalized:
+            highest, chosen = scores.topk(count, dim=-1)
+            return highest.softmax(-1), chosen
+        weights, chosen = scores.softmax(-1).topk(count, dim=-1)
+        return weights, chosen
+    given = scores.sigmoid()
+    chosen = (given if choice_bias is None else given + choice_bias).topk(count, dim=-1)[1]
+    weights = given.gather(-1, chosen)
+    if routing.normalized:
+        weights = weights / (weights.sum(-1, keepdim=True) + _LEAST_SUM)
+    return weights * routing.share_scale, chosen
 
 
 def mix(x: Tensor, weights: Tensor, chosen: Tensor, experts: Sequence[Expert]) -> Tensor:
@@ -76,6 +98,9 @@ def experts(
     normalized: bool,
     activation: str,
     limit: float | None = None,
+    sigmoid: bool = False,
+    choice_bias: Tensor | None = None,
+    share_scale: float = 1.0,
 ) -> Tensor:
     """A mixture of gated feed-forward parts, down(activation(gate(x)) * up(x)).
 
@@ -88,14 +113,16 @@ def experts(
         biases: likewise; empty where there are none.
         up_type: bits, group_size, levels and rotated of gate and up; empty for floats.
         down_type: the same of down.
-        num_experts_per_tok, normalized: as in ExpertsSpec.
+        num_experts_per_tok, normalized, sigmoid, share_scale: as in ExpertsSpec.
         activation, limit: as in MlpSpec.
+        choice_bias: as in `route`.
 
     Returns:
         float32 (..., hidden_size).
     """
     parts = _experts(weights, scales, biases, up_type, down_type, activation, limit)
-    shares, chosen = route(scores.flatten(0, -2), num_experts_per_tok, normalized)
+    routing = Routing(num_experts_per_tok, normalized, sigmoid, share_scale)
+    shares, chosen = route(scores.flatten(0, -2), routing, choice_bias)
     return mix(input.flatten(0, -2), shares, chosen, parts).view_as(input)
 
 
@@ -111,11 +138,15 @@ def every_expert(
     normalized: bool,
     activation: str,
     limit: float | None = None,
+    sigmoid: bool = False,
+    choice_bias: Tensor | None = None,
+    share_scale: float = 1.0,
 ) -> Tensor:
     """The same in operators whose shapes do not depend on the routing: each expert computes all
     rows, with a weight of 0 where it was not chosen."""
     parts = _experts(weights, scales, biases, up_type, down_type, activation, limit)
-    shares, chosen = route(scores, num_experts_per_tok, normalized)
+    routing = Routing(num_experts_per_tok, normalized, sigmoid, share_scale)
+    shares, chosen = route(scores, routing, choice_bias)
     shares = torch.zeros_like(scores).scatter(-1, chosen, shares)
     out = torch.zeros_like(input)
     for number, part in enumerate(parts):

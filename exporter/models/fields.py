@@ -85,5 +85,5 @@ def refuse(fields: Fields, name: str, *computed: object) -> None:
     """Raises ExportError if a field has a value that is not in `computed`; null has no effect."""
     value = fields.get(name)
     if value is not None and value not in computed:
-        said = " or ".join(repr(one) for one in computed)
-        raise ExportError(f"{name} {value!r} is not supported; supported is {said or 'null'}.")
+        allowed = " or ".join(repr(one) for one in computed)
+        raise ExportError(f"{name} {value!r} is not supported; supported is {allowed or 'null'}.")

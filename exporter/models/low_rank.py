@@ -132,6 +132,6 @@ def attach(model: nn.Module, adapters: Sequence[LowRankAdapter]) -> None:
     """Puts an AdaptedLinear in the place of each linear that an adapter changes."""
     for path in dict.fromkeys(path for adapter in adapters for path in adapter.pairs):
         parent, _, name = path.rpartition(".")
-        pairs = {each.name: each.pairs[path] for each in adapters if path in each.pairs}
+        pairs = {one.name: one.pairs[path] for one in adapters if path in one.pairs}
         module = model.get_submodule(parent)
         setattr(module, name, AdaptedLinear(module.get_submodule(name), pairs))

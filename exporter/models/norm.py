@@ -1,7 +1,9 @@
-"""RMSNorm, the only norm of these decoders."""
+"""The norms of these decoders: RMSNorm, and LayerNorm in older ones."""
 
 import torch
 from torch import Tensor, nn
+
+from exporter.models.spec import DecoderSpec
 
 
 class RMSNorm(nn.Module):
@@ -16,3 +18,11 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
         return normed if self.weight is None else normed * self.weight
+
+
+def stream_norm(spec: DecoderSpec) -> nn.Module:
+    """Returns a norm of hidden states, of the decoder's kind."""
+    if spec.norm == "rms":
+        return RMSNorm(spec.hidden_size, spec.rms_norm_eps)
+    has_bias = spec.norm == "layer_with_bias"
+    return nn.LayerNorm(spec.hidden_size, spec.rms_norm_eps, bias=has_bias)

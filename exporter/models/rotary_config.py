@@ -272,9 +272,9 @@ def _factor(fields: Fields) -> tuple[float, int]:
 def _factors(fields: Fields, name: str, pairs: int) -> tuple[float, ...]:
     factors = fields.get(name)
     if not isinstance(factors, list) or len(factors) != pairs:
-        found = f"{len(factors)} numbers" if isinstance(factors, list) else repr(factors)
+        given = f"{len(factors)} numbers" if isinstance(factors, list) else repr(factors)
         raise ExportError(
-            f"{name} is {found}; it must list a factor for each of the {pairs} pairs that rotate."
+            f"{name} is {given}; it must list a factor for each of the {pairs} pairs that rotate."
         )
     return tuple(positive({name: factor}, name) for factor in factors)
 

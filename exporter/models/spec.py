@@ -7,8 +7,10 @@ from typing import Literal
 
 from exporter.models.rotary_spec import RotarySpec
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "quick_gelu"]
-QkNorm = Literal["heads", "rows"] | None
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "quick_gelu", "relu2", "xielu"]
+QkNorm = Literal["heads", "rows", "rotated_heads"] | None
+NormKind = Literal["rms", "layer", "layer_with_bias"]
+Gate = Literal["numbers", "heads"] | None
 
 
 @dataclass(frozen=True)
@@ -20,14 +22,14 @@ class AttentionSpec:
         window: a query at position p sees positions p - window + 1 .. p; None: all up to its own.
         bias, out_bias: of q_proj, k_proj and v_proj; of o_proj.
         qk_norm: an RMSNorm of queries and keys before the rotation: of each head ("heads"), or of
-            all heads of a position at once ("rows").
+            all heads of a position at once ("rows"); or of each head behind it ("rotated_heads").
         scale: a factor on the dot products; None: head_dim ** -0.5.
         query_rotary: rotates queries instead of `rotary`; None: the same table for both.
         soft_cap: scores become cap * tanh(score / cap); None: they stay (Gemma 2).
         sinks: each head has a learned score that takes part in the softmax, without a value
             (gpt-oss).
-        gated: each output is multiplied by the sigmoid of a gate, which the layer's input makes
-            (Qwen3-Next).
+        gate: each output is multiplied by the sigmoid of a gate, which the layer's input makes:
+            one for each number of the heads (Qwen3-Next), or for each head (LFM3).
         value_norm: an RMSNorm without a weight of each head of the values (Gemma 4).
         values_are_keys: values are what k_proj makes, too; there is no v_proj (Gemma 4).
         shares: the index of an earlier layer, whose keys and values it attends to; None: it has its
@@ -48,7 +50,7 @@ class AttentionSpec:
     query_rotary: RotarySpec | None = None
     soft_cap: float | None = None
     sinks: bool = False
-    gated: bool = False
+    gate: Gate = None
     value_norm: bool = False
     values_are_keys: bool = False
     shares: int | None = None
@@ -117,6 +119,9 @@ class MlpSpec:
     """A feed-forward part: down(activation(gate(x)) * up(x)), or down(activation(up(x))).
 
     Attributes:
+        activation: "xielu" has two learned numbers, and gates nothing.
+        row_gate: what goes into down is multiplied by the sigmoid of one number, which a linear of
+            its own makes of x (Qwen2-MoE's shared expert).
         limit: of a gated one: gate is at most that, up is cut to -limit .. limit, and 1 is added to
             it (gpt-oss); None: they stay.
     """
@@ -126,6 +131,7 @@ class MlpSpec:
     gated: bool = True
     bias: bool = False
     limit: float | None = None
+    row_gate: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,10 @@ class ExpertsSpec:
         normalized: whether the weights are the softmax over the chosen scores; otherwise they are
             those of the softmax over all scores.
         router_bias: of the linear that makes the scores.
+        sigmoid: scores are the sigmoid of what the linear makes, and the weights are the chosen
+            ones, or their shares of the sum of these (LFM2-MoE).
+        choice_bias: a learned number is added to each score for the choice alone.
+        share_scale: a factor on the weights.
     """
 
     expert: MlpSpec
@@ -146,6 +156,9 @@ class ExpertsSpec:
     num_experts_per_tok: int
     normalized: bool = True
     router_bias: bool = False
+    sigmoid: bool = False
+    choice_bias: bool = False
+    share_scale: float = 1.0
 
     @property
     def intermediate_size(self) -> int:
@@ -191,6 +204,8 @@ class LayerSpec:
 
     Attributes:
         scaled: whether what the layer computes is multiplied by a learned number (Gemma 4).
+        parallel: whether both parts read the layer's input: x + mixer(x) + feed_forward(x).
+        shared_expert: a part that reads what feed_forward reads, and is added too (Qwen2-MoE).
     """
 
     mixer: Mixer
@@ -198,6 +213,8 @@ class LayerSpec:
     mixer_norms: Norms = Norms("input_layernorm")
     feed_forward_norms: Norms = Norms("post_attention_layernorm")
     scaled: bool = False
+    parallel: bool = False
+    shared_expert: MlpSpec | None = None
 
     @property
     def attention(self) -> AttentionSpec:
@@ -212,6 +229,9 @@ class DecoderSpec:
 
     Attributes:
         context_limit: the longest context that the decoder computes exactly.
+        rms_norm_eps: of all norms.
+        norm: what the norms of the stream are.
+        head_bias: whether the head has a bias.
         embedding_scale: a factor on the embedding's rows.
         logit_soft_cap: logits become cap * tanh(logits / cap).
         layer_input: what layers get besides the hidden states; None: nothing.
@@ -226,6 +246,8 @@ class DecoderSpec:
     rms_norm_eps: float
     layers: tuple[LayerSpec, ...]
     tie_word_embeddings: bool = False
+    norm: NormKind = "rms"
+    head_bias: bool = False
     embedding_scale: float | None = None
     logit_soft_cap: float | None = None
     layer_input: LayerInputSpec | None = None

@@ -64,6 +64,17 @@ class Stored:
 
         return self if rotated == head_dim else self.then(reorder)
 
+    def from_pairs(self, head_dim: int, rotated: int) -> "Stored":
+        """Returns rows of heads whose first `rotated` numbers rotate in pairs of neighbours, in the
+        order of heads whose halves rotate with each other."""
+
+        def reorder(tensor: Tensor) -> Tensor:
+            heads = tensor.unflatten(0, (-1, head_dim))
+            turned = heads[:, :rotated].unflatten(1, (-1, 2)).transpose(1, 2).flatten(1, 2)
+            return torch.cat((turned, heads[:, rotated:]), dim=1).flatten(0, 1)
+
+        return self.then(reorder).half_split(head_dim, rotated)
+
     def times(self, factor: float) -> "Stored":
         """Returns it times a factor that the decoder would otherwise apply."""
         return self.then(lambda tensor: tensor.float() * factor)
@@ -71,6 +82,21 @@ class Stored:
     def plus_one(self) -> "Stored":
         """Returns a norm's weight that is stored minus 1."""
         return self.then(lambda tensor: tensor.float() + 1)
+
+
+def stacked_expert(gate_up: str, down: str, number: int, part: str, size: int) -> Stored:
+    """Returns a matrix of one expert out of two tensors that stack those of all.
+
+    Args:
+        gate_up, down: names of the tensors; of the first, each entry has the rows of gate, then
+            those of up.
+        part: gate_proj, up_proj or down_proj.
+        size: intermediate_size of an expert.
+    """
+    if part == "down_proj":
+        return Stored((down,)).entry(number)
+    begin = 0 if part == "gate_proj" else size
+    return Stored((gate_up,)).entry(number).rows(begin, begin + size)
 
 
 def joined(*names: str) -> Stored:

@@ -81,14 +81,14 @@ def keeping(scheme: Scheme, checkpoint: Checkpoint, empty: CausalLM, listener: L
         if type is None
     ]
     if not kept:
-        found = sorted({checkpoint.source_type(name) for part in parts for name in part.tensors})
+        sources = sorted({checkpoint.source_type(name) for part in parts for name in part.tensors})
         raise ExportError(
             f"{checkpoint.name} has no integers that --quant keep can store: its weights are "
-            f"{', '.join(found)}; take a GGUF file of Q8_0 or Q4_0, a GPTQ, AWQ or "
+            f"{', '.join(sources)}; take a GGUF file of Q8_0 or Q4_0, a GPTQ, AWQ or "
             "compressed-tensors checkpoint, or another --quant, such as gptq4 or rtn8."
         )
-    said = ", ".join(f"{count} of {name}" for name, count in sorted(kept.items()))
-    note = f"Kept as they are: {_matrices(kept.total())} ({said})."
+    counts = ", ".join(f"{count} of {name}" for name, count in sorted(kept.items()))
+    note = f"Kept as they are: {_matrices(kept.total())} ({counts})."
     if rounded:
         shown = ", ".join(rounded[:_NAMES_SHOWN])
         more = ", ..." if len(rounded) > _NAMES_SHOWN else ""

@@ -91,8 +91,8 @@ def _packing(model: CausalLM, scheme: Scheme) -> int:
     ends = model.lm_head.in_features * model.lm_head.out_features
     sizes = [(ends, scheme.type_of(HEAD_PART)), (ends, scheme.type_of(EMBEDDING_PART))]
     sizes += [(math.prod(part.shape), scheme.type_of(part.name)) for part in outer_parts(model)]
-    each = ((numbers, FLOAT_BITS if type is None else type.bits) for numbers, type in sizes)
-    return max(round(numbers * (_BESIDE + bits / 8)) for numbers, bits in each)
+    pairs = ((numbers, FLOAT_BITS if type is None else type.bits) for numbers, type in sizes)
+    return max(round(numbers * (_BESIDE + bits / 8)) for numbers, bits in pairs)
 
 
 def _peak(plan: Plan, spilled: bool) -> Peak:

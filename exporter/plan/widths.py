@@ -155,6 +155,7 @@ def other_bytes(plan: Plan) -> int:
     routers = sum(len(mixtures_of(layer)) for layer in layers_of(model)) * stored.alignment
     # The parts of an adapter start at lines, and the adapter at the alignment.
     adapters = sum(
-        filled(each.bytes + 2 * _LINE * len(each.pairs)) for each in plan.checkpoint.adapters
+        filled(adapter.bytes + 2 * _LINE * len(adapter.pairs))
+        for adapter in plan.checkpoint.adapters
     )
     return blobs + program + floats + routers + adapters + _RECORD

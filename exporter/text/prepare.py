@@ -155,8 +155,8 @@ def _joined(
     cut: Cut, texts: Sequence[str], encode: Encode, tokens: int, window: int, bos_id: int | None
 ) -> Tensor:
     """Windows of several texts, the same number of each where they are long enough."""
-    each = -(-tokens // len(texts))
-    return torch.cat([cut(text, encode, each, window, bos_id) for text in texts])
+    share = -(-tokens // len(texts))
+    return torch.cat([cut(text, encode, share, window, bos_id) for text in texts])
 
 
 def _read_texts(paths: Sequence[Path]) -> tuple[list[str], str]:

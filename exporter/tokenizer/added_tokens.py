@@ -1,13 +1,9 @@
 """Adds the tokens of other files to a tokenizer that is no `tokenizer.json`."""
 
-from dataclasses import replace
-
 from tokenizers import AddedToken as Listed
 
 from exporter.tokenizer.special_tokens import SpecialTokens
-from exporter.tokenizer.specification import AddedToken, Bpe, Prepend, Spaces, TokenizerSpec
-from exporter.tokenizer.split_steps import SPACE
-from exporter.tokenizer.tokenizer_class import LLAMA
+from exporter.tokenizer.specification import AddedToken, Bpe, TokenizerSpec
 
 
 def add_tokens(spec: TokenizerSpec, special: SpecialTokens, pieces: list[str]) -> None:
@@ -35,51 +31,6 @@ def add_tokens(spec: TokenizerSpec, special: SpecialTokens, pieces: list[str]) -
         spec.added_tokens.append(_added(token, size - 1))
     special.check_ids(numbers)
     _move_virtual(spec, len(pieces), size)
-
-
-def read_as_llama(spec: TokenizerSpec, special: SpecialTokens, pieces: list[str]) -> None:
-    """Changes what LlamaTokenizer reads otherwise than SentencePiece.
-
-    The prefix stands only before the text, not before what follows a special token, and only where
-    the text does not begin with a space. Pieces merge in the order of their ids, not of their
-    scores, and only from pieces.
-    """
-    if special.kind != LLAMA or not isinstance(spec.model, Bpe):
-        return
-    spaces = [step for step in spec.normalizers if isinstance(step, Spaces)]
-    if not any(step.escapes for step in spaces):
-        return
-    prefix = special.config.get("add_prefix_space")
-    steps: list[Spaces | Prepend] = [Spaces(escapes=True)]
-    if prefix or prefix is None:
-        always = special.config.get("legacy") is True
-        steps.append(Prepend(SPACE, unless_there=True, only_first=not always))
-    _merge_by_ids(spec.model, pieces)
-    spec.normalizers = []
-    spec.pre_tokenizers = [*steps, *spec.pre_tokenizers]
-    spec.added_tokens = [
-        replace(token, normalized=False, found_as=token.content.replace(SPACE, " "))
-        if token.normalized
-        else token
-        for token in spec.added_tokens
-    ]
-
-
-def _merge_by_ids(model: Bpe, pieces: list[str]) -> None:
-    size = len(pieces)
-    ordered = sorted(
-        (merged, len(pieces[left]), len(pieces[right]), left, right)
-        for left, right, _, merged in model.merges
-        if left < size and right < size
-    )
-    model.merges = [
-        (left, right, rank, merged) for rank, (merged, _, _, left, right) in enumerate(ordered)
-    ]
-    model.characters = [
-        {point: symbol for point, symbol in symbols.items() if symbol < size}
-        for symbols in model.characters
-    ]
-    model.virtual_characters = []
 
 
 def drop_beyond(spec: TokenizerSpec, vocab_size: int) -> list[str]:

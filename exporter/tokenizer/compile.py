@@ -3,17 +3,24 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.tokenizer.added_tokens import add_tokens, drop_beyond, read_as_llama
+from exporter.tokenizer.added_tokens import add_tokens, drop_beyond
 from exporter.tokenizer.blob import write_blob
 from exporter.tokenizer.document import GPT2_END, tokenizer_document
 from exporter.tokenizer.gguf import read_gguf
 from exporter.tokenizer.huggingface import read_document
-from exporter.tokenizer.sentencepiece_model import pieces_of, read_sentencepiece
+from exporter.tokenizer.sentencepiece_document import named_pieces
+from exporter.tokenizer.sentencepiece_model import (
+    parsed,
+    pieces_of,
+    read_sentencepiece,
+    text_ends,
+)
 from exporter.tokenizer.source import TokenizerKind, TokenizerSource, find_tokenizer
 from exporter.tokenizer.special_ids import apply_configs
 from exporter.tokenizer.special_tokens import SpecialTokens, read_special_tokens
 from exporter.tokenizer.specification import TokenizerSpec
 from exporter.tokenizer.tiktoken_ranks import read_tiktoken
+from exporter.tokenizer.tokenizer_class import QWEN2
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
         return spec
     model_directory = model_directory or source.directory
     special = read_special_tokens(source.directory, model_directory)
+    if source.kind is TokenizerKind.SENTENCEPIECE and special.names_class and not special.kind:
+        special = special.with_defaults(named_pieces(source.path))
     spec = _read(source, special)
     apply_configs(spec, special, model_directory, source.kind)
     spec.named = {name: special.text(name) or "" for name in special.named}
@@ -100,18 +109,25 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
 
 
 def _read(source: TokenizerSource, special: SpecialTokens) -> TokenizerSpec:
-    if source.kind is TokenizerKind.SENTENCEPIECE:
-        spec, pieces = read_sentencepiece(source.path), pieces_of(source.path)
-    elif source.kind is TokenizerKind.TIKTOKEN:
-        spec = read_tiktoken(source.path)
-        pieces = [token.decode("utf-8", "replace") for token in spec.tokens]
-    else:
-        spec = read_document(tokenizer_document(source, special), source.path)
-        if source.kind is TokenizerKind.VOCAB_AND_MERGES:
+    converted = tokenizer_document(source, special)
+    if converted is not None:
+        document, notes = converted
+        spec = read_document(document, source.path)
+        spec.notes += notes
+        if source.kind is TokenizerKind.VOCAB_AND_MERGES and special.kind != QWEN2:
             spec.eos_ids = [one.id for one in spec.added_tokens if one.content == GPT2_END]
             spec.bos_id = next(iter(spec.eos_ids), None)
+        elif source.kind is TokenizerKind.SENTENCEPIECE:
+            listed = [token.content for token in special.listed.values()]
+            special.check_read([*pieces_of(source.path), *listed])
+            spec.bos_id, spec.eos_ids = text_ends(parsed(source.path))
+            spec.adds_bos = spec.bos_id is not None
         return spec
-    read_as_llama(spec, special, pieces)
+    if source.kind is TokenizerKind.SENTENCEPIECE:
+        spec, pieces = read_sentencepiece(source.path), pieces_of(source.path)
+    else:
+        spec = read_tiktoken(source.path)
+        pieces = [token.decode("utf-8", "replace") for token in spec.tokens]
     add_tokens(spec, special, pieces)
     return spec
 

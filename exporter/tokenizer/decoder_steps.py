@@ -69,8 +69,8 @@ def compile_decoder(
         if byte_level:
             decoded = token_to_bytes(token)
             return token.encode("utf-8") if decoded is None else decoded
-        found = _BYTE_TOKEN.fullmatch(token) if fallback else None
-        return bytes([int(found[1], 16)]) if found else token.encode("utf-8")
+        match = _BYTE_TOKEN.fullmatch(token) if fallback else None
+        return bytes([int(match[1], 16)]) if match else token.encode("utf-8")
 
     def texts(place: _Place) -> dict[int, bytes]:
         return {number: text(number, place) for number in ids}
@@ -114,8 +114,8 @@ def _replace(step: Json, token: str, _: _Place) -> str:
     pattern = step["pattern"]
     if pattern.get("String"):
         return token.replace(pattern["String"], step["content"])
-    found = Regex(pattern.get("Regex", ""))  # the empty text is found between all characters
-    return str(decoders.Replace(found, step["content"]).decode([token]))
+    regex = Regex(pattern.get("Regex", ""))  # the empty text is found between all characters
+    return str(decoders.Replace(regex, step["content"]).decode([token]))
 
 
 def _strip(step: Json, token: str, _: _Place) -> str:

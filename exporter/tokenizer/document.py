@@ -7,34 +7,52 @@ from typing import Any
 from tokenizers import AddedToken
 
 from exporter.json_object import read_object
+from exporter.tokenizer.class_steps import changed_parts, class_steps
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.layout import LayoutError, check_document, check_vocab_and_merges
 from exporter.tokenizer.library import load_library_tokenizer
+from exporter.tokenizer.sentencepiece_document import sentencepiece_document
 from exporter.tokenizer.source import TokenizerKind, TokenizerSource
-from exporter.tokenizer.special_tokens import CONFIG, SpecialTokens
-from exporter.tokenizer.tokenizer_class import GPT2
+from exporter.tokenizer.special_tokens import CONFIG, SpecialTokens, content_of
+from exporter.tokenizer.tokenizer_class import GPT2, QWEN2, UNKNOWN_STEPS
 
 GPT2_END = "<|endoftext|>"
 
 Json = dict[str, Any]
 
 
-def tokenizer_document(source: TokenizerSource, special: SpecialTokens) -> Json:
-    """What a `tokenizer.json`, or a `vocab.json` with its merges, holds.
+def tokenizer_document(
+    source: TokenizerSource, special: SpecialTokens
+) -> tuple[Json, list[str]] | None:
+    """The `tokenizer.json` that stands for the files, and notes on what has no effect in them.
+
+    Returns:
+        None where the file's own library reads it: tiktoken ranks, and a SentencePiece model for
+        which no class is named.
 
     Raises:
         TokenizerError: a file is missing or damaged, or the files contradict each other.
     """
+    notes: list[str] = []
     if source.kind is TokenizerKind.TOKENIZER_JSON:
         document = read_object(source.path, TokenizerError)
+    elif source.kind is TokenizerKind.VOCAB_AND_MERGES:
+        document = _vocab_and_merges(source, special)
+    elif source.kind is TokenizerKind.SENTENCEPIECE:
+        converted = sentencepiece_document(source.path, special)
+        if converted is None:
+            return None
+        document, notes = converted
     else:
-        document = _gpt2_document(source, special)
+        return None
     try:
         check_document(document)
+        if source.kind is TokenizerKind.TOKENIZER_JSON:
+            document, notes = _as_the_class_reads(document, special)
         present = [AddedToken(**_flags(token)) for token in document.get("added_tokens") or ()]
         new = special.to_add(present)
         if not new:
-            return document
+            return document, notes
         library = load_library_tokenizer(document)
     except LayoutError as error:
         raise damaged(source.path, str(error)) from None
@@ -42,7 +60,45 @@ def tokenizer_document(source: TokenizerSource, special: SpecialTokens) -> Json:
     special.check_ids(
         {token.content: id for id, token in library.get_added_tokens_decoder().items()}
     )
-    return {**document, "added_tokens": json.loads(library.to_str())["added_tokens"]}
+    return {**document, "added_tokens": json.loads(library.to_str())["added_tokens"]}, notes
+
+
+def _as_the_class_reads(document: Json, special: SpecialTokens) -> tuple[Json, list[str]]:
+    """A `tokenizer.json` with the steps that the class in the files puts there, and what changed.
+
+    Raises:
+        TokenizerError: the class cannot read its model.
+    """
+    field = f"{special.directory / CONFIG}: the class {special.kind}"
+    advice = f'To keep them, set the tokenizer_class of {CONFIG} to "PreTrainedTokenizerFast".'
+    if special.kind in UNKNOWN_STEPS:
+        return document, [
+            f"{field} has steps of its own in transformers 5; those of tokenizer.json are used."
+        ]
+    steps = class_steps(special.kind, special.config)
+    if steps is None:
+        return document, []
+    kind = document["model"].get("type", "BPE")
+    if kind != "BPE" or "merges" not in document["model"]:
+        raise TokenizerError(
+            f"{field} reads BPE, but tokenizer.json has {kind}: set tokenizer_class to "
+            '"PreTrainedTokenizerFast" to read it as it is.'
+        )
+    changed = changed_parts(document, steps)
+    added = document.get("added_tokens") or []
+    if special.lists_all:
+        kept = {token.content for token in special.listed.values()}
+        kept |= {content_of(token) for token in (*special.named.values(), *special.extra)}
+        changed += [
+            f"added_tokens ({token['content']})" for token in added if token["content"] not in kept
+        ]
+        added = []
+    notes = [
+        f"As in transformers 5, the class {special.kind} replaces these parts of tokenizer.json: "
+        f"{', '.join(changed)}. {advice}"
+    ]
+    model = {**document["model"], **steps["model"]}
+    return {**document, **steps, "model": model, "added_tokens": added}, notes if changed else []
 
 
 def damaged(path: Path, why: str) -> TokenizerError:
@@ -54,7 +110,7 @@ def _flags(token: Json) -> Json:
     return {name: token[name] for name in names if token.get(name) is not None}
 
 
-def _gpt2_document(source: TokenizerSource, special: SpecialTokens) -> Json:
+def _vocab_and_merges(source: TokenizerSource, special: SpecialTokens) -> Json:
     vocab = read_object(source.path, TokenizerError)
     try:
         lines = source.merges_path.read_text(encoding="utf-8").splitlines()
@@ -68,29 +124,25 @@ def _gpt2_document(source: TokenizerSource, special: SpecialTokens) -> Json:
         check_vocab_and_merges(model)
     except LayoutError as error:
         raise damaged(source.path, str(error)) from None
-    if GPT2_END not in vocab:
+    kind = special.kind if special.kind == QWEN2 else GPT2
+    if kind == GPT2 and GPT2_END not in vocab:
         raise TokenizerError(
             f"{source.path} has no token {GPT2_END}; from vocab.json only GPT-2's vocabulary, "
             "which ends a text with it, is supported: use the model's tokenizer.json."
         )
     named = special.config.get("tokenizer_class")
-    if isinstance(named, str) and named.removesuffix("Fast") != GPT2:
+    if isinstance(named, str) and named.removesuffix("Fast") != kind:
         raise TokenizerError(
             f"{special.directory / CONFIG}: tokenizer_class is {named!r}, but vocab.json and "
-            f"merges.txt are read as by {GPT2} alone: use the model's tokenizer.json."
+            f"merges.txt are read as by {GPT2} or {QWEN2} alone: use the model's tokenizer.json."
         )
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": bool(special.config.get("add_prefix_space")),
-        "trim_offsets": True,
-        "use_regex": True,
-    }
+    steps = class_steps(kind, special.config)
+    assert steps is not None  # both have their own
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    end = {"id": vocab[GPT2_END], "content": GPT2_END, **flags, "special": True}
+    end = {"id": vocab.get(GPT2_END), "content": GPT2_END, **flags, "special": True}
     return {
         "version": "1.0",
-        "model": {"type": "BPE", **model},
-        "added_tokens": [] if special.config else [end],  # GPT2Tokenizer names it as well
-        "pre_tokenizer": byte_level,
-        "decoder": byte_level,
+        **steps,
+        "model": {"type": "BPE", **steps["model"], **model},
+        "added_tokens": [] if special.config else [end],  # the class names it as well
     }

@@ -17,7 +17,13 @@ from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.huggingface import read_document
 from exporter.tokenizer.sentencepiece_model import SPACE, read_model
 from exporter.tokenizer.specification import TokenizerSpec
-from exporter.tokenizer.tiktoken_ranks import BEHIND_CONTRACTIONS
+from exporter.tokenizer.split_patterns import (
+    GPT4O_PATTERN,
+    LLAMA3_PATTERN,
+    QWEN2_PATTERN,
+    QWEN35_PATTERN,
+    TEKKEN_PATTERN,
+)
 
 _PROTOS: Any = sentencepiece_model_pb2  # protobuf builds its classes at run time
 _ENDS = ("eos", "eot", "eom")
@@ -57,22 +63,6 @@ _TAKE_BLANKS = ("phi-3", "phi3")  # models, by name, whose tokens take the blank
 _KEEP_BLANKS = ("<unk>", "<s>", "<|endoftext|>")  # all but these
 _OF_A_CHANNEL = "<|end|>"  # where there is the next: what follows is another channel of the answer
 _OF_CHANNELS = "<|return|>"
-_LLAMA3 = BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}{1,3}")
-_QWEN2 = BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}")
-_QWEN35 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
-    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_TEKKEN = (
-    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_GPT4O = (
-    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{{N}}{{1,3}}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 
 
 class _Type(IntEnum):
@@ -110,9 +100,9 @@ class _Split:
 
 _GPT2_SPLIT = _Split()
 _DIGITS_SPLIT = _Split(digits=True)
-_LLAMA3_SPLIT = _Split(_LLAMA3, whole_words=True, adds_bos=True)
-_CL100K_SPLIT = _Split(_LLAMA3)
-_QWEN2_SPLIT = _Split(_QWEN2, nfc=True)
+_LLAMA3_SPLIT = _Split(LLAMA3_PATTERN, whole_words=True, adds_bos=True)
+_CL100K_SPLIT = _Split(LLAMA3_PATTERN)
+_QWEN2_SPLIT = _Split(QWEN2_PATTERN, nfc=True)
 _SPLITS = {
     "gpt-2": _GPT2_SPLIT,
     "phi-2": _GPT2_SPLIT,
@@ -134,9 +124,9 @@ _SPLITS = {
     "smaug-bpe": _CL100K_SPLIT,
     "qwen2": _QWEN2_SPLIT,
     "deepseek-r1-qwen": _QWEN2_SPLIT,
-    "qwen35": _Split(_QWEN35, nfc=True),
-    "tekken": _Split(_TEKKEN, whole_words=True, adds_bos=True),
-    "gpt-4o": _Split(_GPT4O),
+    "qwen35": _Split(QWEN35_PATTERN, nfc=True),
+    "tekken": _Split(TEKKEN_PATTERN, whole_words=True, adds_bos=True),
+    "gpt-4o": _Split(GPT4O_PATTERN),
     "gemma4": _Split(adds_bos=True, characters=True),
 }
 _OF_CHARACTERS: dict[str, Any] = {  # the steps around the merges of characters
@@ -363,11 +353,11 @@ def _of_bytes(split: _Split) -> dict[str, Any]:
 
 
 def _with_control_tokens(tokens: list[str], types: list[int]) -> list[int]:
-    """The types as llama.cpp reads them: it knows some control tokens by their texts."""
+    """The types as llama.cpp reads them: it knows some control tokens by their texts, and overrides
+    any other type of theirs."""
     known = _CONTROL_TEXTS - ({"</s>"} if any(one in tokens for one in _ENDS_NO_TEXT) else set())
     return [
-        _Type.CONTROL if type == _Type.USER_DEFINED and token in known else type
-        for token, type in zip(tokens, types, strict=True)
+        _Type.CONTROL if token in known else type for token, type in zip(tokens, types, strict=True)
     ]
 
 

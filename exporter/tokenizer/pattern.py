@@ -142,20 +142,20 @@ class _Parser:
 
     def _changed_flags(self, flags: Flags, ends_with: str) -> Flags | None:
         """Takes `(?i)` or, with another end, the begin of the group `(?i:`; None: there is none."""
-        found = _FLAGS.match(self._pattern, self._at)
-        if found is None or found[3] != ends_with or found[0] == "(?:":
+        match = _FLAGS.match(self._pattern, self._at)
+        if match is None or match[3] != ends_with or match[0] == "(?:":
             return None
         if ends_with == ")" and not self._ruby_syntax:
-            raise self.unsupported(f"the group {found[0]}")
-        for letters, on in ((found[1], True), (found[2] or "", False)):
+            raise self.unsupported(f"the group {match[0]}")
+        for letters, on in ((match[1], True), (match[2] or "", False)):
             for letter in letters:
                 if letter == "i":
                     flags = replace(flags, ignore_case=on)
                 elif letter == "m" and self._ruby_syntax:
                     flags = replace(flags, dot_is_all=on)
                 else:
-                    raise self.unsupported(f"the flag {letter} in {found[0]}")
-        self._at = found.end()
+                    raise self.unsupported(f"the flag {letter} in {match[0]}")
+        self._at = match.end()
         return flags
 
     def _quantified(self, part: Node) -> Node:

@@ -43,18 +43,17 @@ def load_tokenizer(path: Path) -> ReferenceTokenizer:
 
 
 def _load(source: TokenizerSource) -> ReferenceTokenizer:
+    converted = tokenizer_document(source, read_special_tokens(source.directory))
+    if converted is not None:
+        return _HuggingFace(load_library_tokenizer(converted[0]))
     if source.kind is TokenizerKind.TIKTOKEN:
         return _Tiktoken(source.path)
     if source.kind is TokenizerKind.SENTENCEPIECE:
         return _SentencePiece(source.path.read_bytes())
-    if source.kind is TokenizerKind.GGUF:
-        stored = reference_document(source.path)
-        if stored is None:
-            return _SentencePiece(reference_model(source.path))
-        document = stored
-    else:
-        document = tokenizer_document(source, read_special_tokens(source.directory))
-    return _HuggingFace(load_library_tokenizer(document))
+    stored = reference_document(source.path)
+    if stored is None:
+        return _SentencePiece(reference_model(source.path))
+    return _HuggingFace(load_library_tokenizer(stored))
 
 
 class _HuggingFace:

@@ -24,8 +24,8 @@ from exporter.tokenizer.specification import (
 )
 from exporter.tokenizer.split_steps import SPACE, pattern_automaton, words_at_spaces
 
-_PROTOS: Any = sentencepiece_model_pb2  # protobuf builds its classes at run time
-_KINDS = _PROTOS.ModelProto.SentencePiece
+PROTOS: Any = sentencepiece_model_pb2  # protobuf builds its classes at run time
+KINDS = PROTOS.ModelProto.SentencePiece
 _UNKNOWN_PENALTY = np.float32(10.0)  # of unigram models, below the least likely piece
 _LEAST_MAX_SCORE = np.float32(1.1754943508222875e-38)  # where SentencePiece begins to look
 
@@ -36,16 +36,21 @@ def read_sentencepiece(path: Path) -> TokenizerSpec:
     Raises:
         TokenizerError: the file is damaged, or uses an unsupported feature, which is named.
     """
-    return read_model(_parsed(path), path)
+    return read_model(parsed(path), path)
 
 
 def pieces_of(path: Path) -> list[str]:
     """The text of each piece of a model."""
-    return [piece.piece for piece in _parsed(path).pieces]
+    return [piece.piece for piece in parsed(path).pieces]
 
 
-def _parsed(path: Path) -> Any:
-    model = _PROTOS.ModelProto()
+def parsed(path: Path) -> Any:
+    """The model as its protobuf.
+
+    Raises:
+        TokenizerError: the file is damaged.
+    """
+    model = PROTOS.ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
     except DecodeError:
@@ -64,7 +69,7 @@ def read_model(model: Any, path: Path) -> TokenizerSpec:
     _refuse_unsupported(path, model)
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
     pieces = list(model.pieces)
-    user_defined = [piece.piece for piece in pieces if piece.type == _KINDS.USER_DEFINED]
+    user_defined = [piece.piece for piece in pieces if piece.type == KINDS.USER_DEFINED]
     normalizers: list[Step] = []
     if normalizer.precompiled_charsmap:
         charsmap = read_charsmap(normalizer.precompiled_charsmap)
@@ -83,54 +88,61 @@ def read_model(model: Any, path: Path) -> TokenizerSpec:
     added = [
         AddedToken(piece.piece, token, special=True)
         for token, piece in enumerate(pieces)
-        if piece.type == _KINDS.CONTROL and piece.piece
+        if piece.type == KINDS.CONTROL and piece.piece
     ]
     if isinstance(read, Bpe):  # the others find them as they find any piece
         added += [
             AddedToken(piece.piece, token, special=False, normalized=True)
             for token, piece in enumerate(pieces)
-            if piece.type == _KINDS.USER_DEFINED
+            if piece.type == KINDS.USER_DEFINED
         ]
-    bos, eos = trainer.bos_id, trainer.eos_id
+    bos_id, eos_ids = text_ends(model)
     return TokenizerSpec(
         decoder=_decoder(model),
         model=read,
         normalizers=normalizers,
         pre_tokenizers=pre_tokenizers,
         added_tokens=added,
-        bos_id=bos if 0 <= bos < len(pieces) else None,
-        adds_bos=0 <= bos < len(pieces),
-        eos_ids=[eos] if 0 <= eos < len(pieces) else [],
+        bos_id=bos_id,
+        adds_bos=bos_id is not None,
+        eos_ids=eos_ids,
     )
+
+
+def text_ends(model: Any) -> tuple[int | None, list[int]]:
+    """The piece that begins a text, and those that end one, as a model says."""
+    bos, eos = model.trainer_spec.bos_id, model.trainer_spec.eos_id
+    ids = range(len(model.pieces))
+    return bos if bos in ids else None, [eos] if eos in ids else []
 
 
 def _model(model: Any, path: Path) -> tuple[Model, list[Step]]:
     trainer = model.trainer_spec
     pieces = list(model.pieces)
-    unknown = next(token for token, piece in enumerate(pieces) if piece.type == _KINDS.UNKNOWN)
+    unknown = next(token for token, piece in enumerate(pieces) if piece.type == KINDS.UNKNOWN)
     byte_symbols = None
     if trainer.byte_fallback:
-        byte_symbols = [token for token, piece in enumerate(pieces) if piece.type == _KINDS.BYTE]
+        byte_symbols = [token for token, piece in enumerate(pieces) if piece.type == KINDS.BYTE]
         if [pieces[token].piece for token in byte_symbols] != [f"<0x{v:02X}>" for v in range(256)]:
             raise TokenizerError(
                 f"{path} lacks some of its 256 byte pieces: download the file again."
             )
-    if trainer.model_type == _PROTOS.TrainerSpec.UNIGRAM:
+    if trainer.model_type == PROTOS.TrainerSpec.UNIGRAM:
         return _unigram(pieces, unknown, byte_symbols), []
-    if trainer.model_type == _PROTOS.TrainerSpec.WORD:
+    if trainer.model_type == PROTOS.TrainerSpec.WORD:
         words = {
             piece.piece.encode("utf-8"): token
             for token, piece in enumerate(pieces)
-            if piece.type in (_KINDS.NORMAL, _KINDS.USER_DEFINED)
+            if piece.type in (KINDS.NORMAL, KINDS.USER_DEFINED)
         }
         begins = pattern_automaton({"Regex": f"{SPACE}[^{SPACE}]*|[^{SPACE}]+"})
         return WordLevel(words, unknown, byte_symbols, fuses_unknown=True), [Split(begins)]
     normal = {
-        piece.piece: token for token, piece in enumerate(pieces) if piece.type == _KINDS.NORMAL
+        piece.piece: token for token, piece in enumerate(pieces) if piece.type == KINDS.NORMAL
     }
     characters, virtual = _character_symbols(normal, len(pieces))
     merges: list[tuple[int, int, int, int]] = []
-    if trainer.model_type == _PROTOS.TrainerSpec.BPE:
+    if trainer.model_type == PROTOS.TrainerSpec.BPE:
         merges = _merges(normal, [piece.score for piece in pieces], characters)
     bpe = Bpe(
         byte_symbols=byte_symbols or [-1] * 256,
@@ -146,16 +158,16 @@ def _model(model: Any, path: Path) -> tuple[Model, list[Step]]:
 
 
 def _unigram(pieces: list[Any], unknown: int, byte_symbols: list[int] | None) -> Unigram:
-    normal = [np.float32(piece.score) for piece in pieces if piece.type == _KINDS.NORMAL]
+    normal = [np.float32(piece.score) for piece in pieces if piece.type == KINDS.NORMAL]
     best = max([_LEAST_MAX_SCORE, *normal])
     tokens, scores = {}, [0.0] * len(pieces)
     for token, piece in enumerate(pieces):
-        if piece.type not in (_KINDS.NORMAL, _KINDS.USER_DEFINED):
+        if piece.type not in (KINDS.NORMAL, KINDS.USER_DEFINED):
             continue
         text = piece.piece.encode("utf-8")
         tokens[text] = token
         scores[token] = float(np.float32(piece.score))
-        if piece.type == _KINDS.USER_DEFINED:  # is always chosen
+        if piece.type == KINDS.USER_DEFINED:  # is always chosen
             scores[token] = float(np.float32(len(text)) * best) - 0.1
     worst = min(normal, default=np.float32(0))
     return Unigram(
@@ -173,18 +185,18 @@ def _decoder(model: Any) -> Decoder:
     pieces = list(model.pieces)
     texts: list[bytes] = []
     for piece in pieces:
-        if piece.type == _KINDS.BYTE:
+        if piece.type == KINDS.BYTE:
             texts.append(bytes([int(piece.piece[3:5], 16)]))
-        elif piece.type == _KINDS.UNKNOWN:
+        elif piece.type == KINDS.UNKNOWN:
             texts.append(model.trainer_spec.unk_surface.encode("utf-8"))
-        elif piece.type == _KINDS.CONTROL:
+        elif piece.type == KINDS.CONTROL:
             texts.append(b"")
         else:
             texts.append(piece.piece.replace(SPACE, " ").encode("utf-8"))
     first = {
         token: text
         for token, (piece, text) in enumerate(zip(pieces, texts, strict=True))
-        if piece.type in (_KINDS.BYTE, _KINDS.UNKNOWN) and text.startswith(b" ")
+        if piece.type in (KINDS.BYTE, KINDS.UNKNOWN) and text.startswith(b" ")
     }
     drops = normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces
     return Decoder(
@@ -231,14 +243,14 @@ def _merges(
 
 def _refuse_unsupported(path: Path, model: Any) -> None:
     types = {piece.type for piece in model.pieces}
-    is_bpe = model.trainer_spec.model_type == _PROTOS.TrainerSpec.BPE
-    kept = [piece.piece for piece in model.pieces if piece.type == _KINDS.USER_DEFINED]
+    is_bpe = model.trainer_spec.model_type == PROTOS.TrainerSpec.BPE
+    kept = [piece.piece for piece in model.pieces if piece.type == KINDS.USER_DEFINED]
     removes_spaces = model.normalizer_spec.remove_extra_whitespaces
     refusals = {
         "user-defined pieces of several spaces, but removes extra spaces": removes_spaces
         and any("  " in piece for piece in kept),
-        "no unknown piece": _KINDS.UNKNOWN not in types,
-        "unused pieces in a BPE model": is_bpe and _KINDS.UNUSED in types,
+        "no unknown piece": KINDS.UNKNOWN not in types,
+        "unused pieces in a BPE model": is_bpe and KINDS.UNUSED in types,
         "a denormalizer": bool(model.denormalizer_spec.precompiled_charsmap),
     }
     for feature, present in refusals.items():

@@ -52,13 +52,13 @@ def find_tokenizer(path: Path) -> TokenizerSource:
         if os.path.isfile(path / name):
             return _source_of_file(path / name)
     others = sorted(
-        found for name in _OTHER_NAMES for found in path.glob(name) if os.path.isfile(found)
+        file for name in _OTHER_NAMES for file in path.glob(name) if os.path.isfile(file)
     )
     if len(others) == 1:
         return _source_of_file(others[0])
     if others:
         raise TokenizerError(
-            f"{path} has several tokenizers ({', '.join(found.name for found in others)}): give "
+            f"{path} has several tokenizers ({', '.join(file.name for file in others)}): give "
             "the file of one."
         )
     raise TokenizerError(

@@ -59,8 +59,7 @@ def _adds_bos(spec: TokenizerSpec, special: SpecialTokens, kind: TokenizerKind) 
     asked = special.config.get("add_bos_token")
     asked = asked if isinstance(asked, bool) else None
     if kind is not TokenizerKind.TOKENIZER_JSON:
-        named = isinstance(special.config.get("tokenizer_class"), str)
-        if asked is None and named and kind is TokenizerKind.SENTENCEPIECE:
+        if asked is None and special.names_class and kind is TokenizerKind.SENTENCEPIECE:
             asked = _AGAIN.get(special.kind, False)
             if asked != spec.adds_bos:
                 spec.notes.append(
@@ -101,10 +100,10 @@ class _Config:
             raise self._wrong(name, value, "a token id, a list of them, or null")
         return ids
 
-    def _wrong(self, name: str, value: object, wanted: str) -> TokenizerError:
+    def _wrong(self, name: str, value: object, expected: str) -> TokenizerError:
         return TokenizerError(
-            f"{self.path}: {name} is {reprlib.repr(value)}; it must be {wanted}: download the file "
-            "again."
+            f"{self.path}: {name} is {reprlib.repr(value)}; it must be {expected}: download "
+            "the file again."
         )
 
 

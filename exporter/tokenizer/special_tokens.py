@@ -7,7 +7,7 @@
 
 import reprlib
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,23 @@ class SpecialTokens:
     listed: dict[int, AddedToken] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
+
+    @property
+    def names_class(self) -> bool:
+        """Whether `tokenizer_config.json` says which class reads the tokenizer."""
+        return isinstance(self.config.get("tokenizer_class"), str)
+
+    @property
+    def lists_all(self) -> bool:
+        """Whether `tokenizer_config.json` lists all added tokens."""
+        return _LISTED in self.config
+
+    def with_defaults(self, tokens: dict[str, str]) -> "SpecialTokens":
+        """The same with these named tokens where no file names one."""
+        new = {name: token for name, token in tokens.items() if name not in self.given}
+        named: dict[str, Token] = {**new, **self.named}
+        order = dict.fromkeys((*NAMES, *named))
+        return replace(self, named={name: named[name] for name in order if name in named})
 
     def text(self, name: str) -> str | None:
         """The text of a named token; None if there is none."""
@@ -117,7 +134,7 @@ def read_special_tokens(directory: Path, model_directory: Path | None = None) ->
         TokenizerError: a file cannot be read, or a field has no such value (named).
     """
     fields = _read(directory / CONFIG)
-    told = _read(directory / _MAP) if _LISTED not in fields else {}
+    mapped = _read(directory / _MAP) if _LISTED not in fields else {}
     kind = class_of(fields, directory, model_directory or directory)
     config = _Fields(directory / CONFIG, fields)
     named: dict[str, Token | None] = dict(DEFAULT_TOKENS.get(kind, {}))
@@ -125,8 +142,8 @@ def read_special_tokens(directory: Path, model_directory: Path | None = None) ->
     extra = config.extra(_EXTRA) or config.extra(_OLD_EXTRA)
     own = config.of_object(_EXTRA)
     unread: list[Token] = []
-    if told:
-        later = _Fields(directory / _MAP, told)
+    if mapped:
+        later = _Fields(directory / _MAP, mapped)
         named |= later.named(special=True)
         extra += [token for token in later.extra(_EXTRA) if token not in extra]
         unread = [] if extra else later.extra(_OLD_EXTRA)
@@ -238,10 +255,10 @@ class _Fields:
                 raise self._wrong(f"{name}.{flag}", on, "true or false")
         return AddedToken(content, **({**flags, "special": True} if special else flags))
 
-    def _wrong(self, name: str, value: object, wanted: str) -> TokenizerError:
+    def _wrong(self, name: str, value: object, expected: str) -> TokenizerError:
         return TokenizerError(
-            f"{self.path}: {name} is {reprlib.repr(value)}; it must be {wanted}: download the file "
-            "again."
+            f"{self.path}: {name} is {reprlib.repr(value)}; it must be {expected}: download "
+            "the file again."
         )
 
 

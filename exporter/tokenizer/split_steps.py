@@ -21,8 +21,8 @@ from exporter.tokenizer.specification import (
     Split,
     Step,
 )
+from exporter.tokenizer.split_patterns import GPT2_PATTERN
 
-GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _WORDS_PATTERN = r"\w+|[^\w\s]+"
 SPACE = "\u2581"  # how SentencePiece writes a space
 

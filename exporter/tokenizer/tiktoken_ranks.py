@@ -21,12 +21,7 @@ from exporter.tokenizer.specification import (
     Split,
     TokenizerSpec,
 )
-
-# `{digits}` stands for how many digits are one piece.
-BEHIND_CONTRACTIONS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|{digits}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+from exporter.tokenizer.split_patterns import LLAMA3_PATTERN, QWEN2_PATTERN
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ _LLAMA3_NAMED = (
 FAMILIES = {
     128000: RanksFamily(
         "Llama 3",
-        BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}{1,3}"),
+        LLAMA3_PATTERN,
         (
             *_LLAMA3_NAMED,
             *(f"<|reserved_special_token_{2 + number}|>" for number in range(244)),
@@ -75,7 +70,7 @@ FAMILIES = {
     ),
     151643: RanksFamily(
         "Qwen",
-        BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}"),
+        QWEN2_PATTERN,
         (
             *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
             *(f"<|extra_{number}|>" for number in range(205)),

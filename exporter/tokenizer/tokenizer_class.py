@@ -12,7 +12,7 @@ from exporter.tokenizer.errors import TokenizerError
 LLAMA, CODE_LLAMA, GPT2, NEOX = (
     *("LlamaTokenizer", "CodeLlamaTokenizer", "GPT2Tokenizer", "GPTNeoXTokenizer"),
 )
-_GEMMA, _QWEN2, _QWEN35, _COHERE = (
+GEMMA, QWEN2, QWEN35, COHERE = (
     *("GemmaTokenizer", "Qwen2Tokenizer", "Qwen3_5Tokenizer", "CohereTokenizer"),
 )
 _END = "<|endoftext|>"
@@ -23,19 +23,26 @@ _GPT_TOKENS = dict.fromkeys(("unk_token", "bos_token", "eos_token"), _END)
 # The tokens of a class, where the files do not name them.
 DEFAULT_TOKENS: dict[str, dict[str, str]] = {
     LLAMA: _LLAMA_TOKENS,
-    CODE_LLAMA: _LLAMA_TOKENS,
+    CODE_LLAMA: {
+        **_LLAMA_TOKENS,
+        "prefix_token": "\u2581<PRE>",
+        "middle_token": "\u2581<MID>",
+        "suffix_token": "\u2581<SUF>",
+        "eot_token": "\u2581<EOT>",
+        "fill_token": "<FILL_ME>",
+    },
     GPT2: _GPT_TOKENS,
     NEOX: {**_GPT_TOKENS, "pad_token": "<|padding|>"},
-    _QWEN2: _QWEN_TOKENS,
-    _QWEN35: _QWEN_TOKENS,
-    _GEMMA: {
+    QWEN2: _QWEN_TOKENS,
+    QWEN35: _QWEN_TOKENS,
+    GEMMA: {
         "unk_token": "<unk>",
         "bos_token": "<bos>",
         "eos_token": "<eos>",
         "pad_token": "<pad>",
         "mask_token": "<mask>",
     },
-    _COHERE: {
+    COHERE: {
         "unk_token": "<UNK>",
         "bos_token": "<BOS_TOKEN>",
         "eos_token": "<|END_OF_TURN_TOKEN|>",
@@ -45,16 +52,26 @@ DEFAULT_TOKENS: dict[str, dict[str, str]] = {
         "mask_token": "<MASK_TOKEN>",
     },
 }
+OF_SENTENCEPIECE = ("", LLAMA, CODE_LLAMA, GEMMA)  # the classes that read a SentencePiece model
+# Other classes with steps of their own in `transformers` 5, which are not known here.
+UNKNOWN_STEPS = {
+    *("AlbertTokenizer", "BarthezTokenizer", "BertTokenizer", "BigBirdTokenizer", "T5Tokenizer"),
+    *("BlenderbotTokenizer", "CamembertTokenizer", "CLIPTokenizer", "CodeGenTokenizer"),
+    *("DebertaTokenizer", "DebertaV2Tokenizer", "FunnelTokenizer", "HerbertTokenizer"),
+    *("MBartTokenizer", "MBart50Tokenizer", "MPNetTokenizer", "NllbTokenizer", "NougatTokenizer"),
+    *("OpenAIGPTTokenizer", "PegasusTokenizer", "ReformerTokenizer", "RemBertTokenizer"),
+    *("RobertaTokenizer", "SeamlessM4TTokenizer", "Siglip2Tokenizer", "SplinterTokenizer"),
+    *("UdopTokenizer", "WhisperTokenizer", "XGLMTokenizer", "XLMRobertaTokenizer"),
+    *("XLNetTokenizer", "LasrTokenizer", "ParakeetTokenizer"),
+}
 # Model types with a class of their own, which reads a tokenizer whose files name none.
 _OF_MODELS = {
-    **dict.fromkeys(
-        ("gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text"), _GEMMA
-    ),
-    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next"), _QWEN2),
-    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _QWEN35),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text"), GEMMA),
+    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next"), QWEN2),
+    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), QWEN35),
     **dict.fromkeys(("gpt2", "gpt_neo", "gptj", "phi", "starcoder2", "dbrx", "jais2", "opt"), GPT2),
     **dict.fromkeys(("gpt_neox", "mamba", "mamba2", "mpt", "olmo", "olmoe", "rwkv"), NEOX),
-    **dict.fromkeys(("cohere", "cohere2"), _COHERE),
+    **dict.fromkeys(("cohere", "cohere2"), COHERE),
     "code_llama": CODE_LLAMA,
 }
 # Those whose own class reads the tokenizer whatever class the files name.
@@ -89,7 +106,7 @@ def class_of(config: dict[str, Any], directory: Path, model_directory: Path) -> 
         return own
     if named == LLAMA and _is_byte_level(directory / "tokenizer.json"):
         return ""
-    return named if named in DEFAULT_TOKENS else ""
+    return named if named in DEFAULT_TOKENS or named in UNKNOWN_STEPS else ""
 
 
 def _is_byte_level(path: Path) -> bool:

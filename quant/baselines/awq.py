@@ -56,18 +56,18 @@ def awq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, don
     hidden = list(streams.hidden)
     contexts = [context for own in streams.hidden.contexts for context in own]
     squares: dict[str, Tensor] = {}  # of the inputs of a linear
-    for told in blocks_of(layer):
-        block = LayerBlock(layer, told)
-        readers = [linear for part in told.readers for linear in part.linears]
+    for one in blocks_of(layer):
+        block = LayerBlock(layer, one)
+        readers = [linear for part in one.readers for linear in part.linears]
         inputs = [block.normed(x) for x in hidden]
-        squares |= _rescale(layer, readers, told.norm, inputs, scheme)
+        squares |= _rescale(layer, readers, one.norm, inputs, scheme)
         inputs = [
             block.reach(block.normed(x), own) for x, own in zip(hidden, contexts, strict=True)
         ]
-        squares |= _rescale(layer, (told.end,), told.feeds_last, inputs, scheme)
+        squares |= _rescale(layer, (one.end,), one.feeds_last, inputs, scheme)
         hidden = [block.run(x, own) for x, own in zip(hidden, contexts, strict=True)]
-    for told in blocks_of(layer):
-        for part in told.parts:
+    for one in blocks_of(layer):
+        for part in one.parts:
             type = scheme.type_of(f"{name}.{part.name}")
             assert type is not None
             for linear in part.linears:

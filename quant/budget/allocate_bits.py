@@ -129,8 +129,8 @@ def allocate_bits(
     if ranks.first:
         begin()
         asked = model, scheme.choice, types, weights, sample(calibration)
-        found = find_costs(*asked, device, cache, progress)
-        costs.copy_(torch.tensor([found[part.name] for part in parts], dtype=torch.float64))
+        measured = find_costs(*asked, device, cache, progress)
+        costs.copy_(torch.tensor([measured[part.name] for part in parts], dtype=torch.float64))
     ranks.share(costs, 0)
     for part, alone in zip(parts, costs, strict=True):
         if part.name not in _ENDS:
@@ -204,8 +204,8 @@ def parts_of(
 
     def end(bytes_of: Callable[[int, int, WeightType], int]) -> tuple[int, ...]:
         rows, columns = model.lm_head.out_features, model.lm_head.in_features
-        each = (bytes_of(rows, type.padded(columns), type) for type in types)
-        return tuple(round_up(size, alignment) for size in each)
+        sizes = (bytes_of(rows, type.padded(columns), type) for type in types)
+        return tuple(round_up(size, alignment) for size in sizes)
 
     parts = []
     for stop in walk(model):

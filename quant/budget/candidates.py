@@ -52,7 +52,7 @@ class Candidates:
         weight, information, mass = weight[rows], information[rows], mass[rows]
         changes = self.rounded(weight, name, importance)
         moved = [c.square_().mul_(information).sum(dim=1, dtype=torch.float64) for c in changes]
-        return torch.stack([(each / mass).mean() * total for each in moved])
+        return torch.stack([(errors / mass).mean() * total for errors in moved])
 
     def compensation(self) -> "Compensation | None":
         """Returns what measures GPTQ's compensation, if the method is GPTQ."""

@@ -35,8 +35,10 @@ def find_costs(
         kept = cache.load(key)
     if kept is not None:
         return {name: tuple(costs.tolist()) for name, costs in kept.items()}
-    found = measure_costs(model, method, types, weights, tokens, device, progress)
+    measured = measure_costs(model, method, types, weights, tokens, device, progress)
     if cache is not None:
-        stored = {name: torch.tensor(costs, dtype=torch.float64) for name, costs in found.items()}
+        stored = {
+            name: torch.tensor(costs, dtype=torch.float64) for name, costs in measured.items()
+        }
         cache.store(key, stored, "what bits cost each part")
-    return found
+    return measured

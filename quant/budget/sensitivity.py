@@ -107,10 +107,10 @@ def measuring_bytes(model: CausalLM, tokens: Tensor) -> int:
     """
     count, together = tokens.numel(), min(len(tokens), _WINDOWS_TOGETHER) * tokens.shape[1]
     hidden = model.lm_head.in_features
-    each = [2 * _numbers(layer) + 2 * together * _activations(layer) for layer in layers_of(model)]
-    states = (len(each) + 3) * count * hidden
+    sizes = [2 * _numbers(layer) + 2 * together * _activations(layer) for layer in layers_of(model)]
+    states = (len(sizes) + 3) * count * hidden
     head = _HEAD_ROWS * (2 * hidden + _HEAD_COPIES * count)
-    return 4 * (max(each) + states + head) + 2 * hidden * model.lm_head.out_features + _SLACK
+    return 4 * (max(sizes) + states + head) + 2 * hidden * model.lm_head.out_features + _SLACK
 
 
 def _numbers(layer: nn.Module) -> int:
@@ -160,7 +160,9 @@ class _Left:
         torch.autograd.backward(outputs, gradients)
         for key, leaves in self._leaves.items():
             if leaves[0].grad is not None:
-                own = self._gradients.setdefault(key, [torch.zeros_like(each) for each in leaves])
+                own = self._gradients.setdefault(
+                    key, [torch.zeros_like(tensor) for tensor in leaves]
+                )
                 for total, leaf in zip(own, leaves, strict=True):
                     assert leaf.grad is not None
                     total += leaf.grad

@@ -55,8 +55,8 @@ def encode_ends(embedding: QuantizedWeight, head: QuantizedWeight) -> dict[str, 
 
 def decode_ends(tensors: Mapping[str, Tensor]) -> tuple[QuantizedWeight, QuantizedWeight]:
     """Embedding and head of `encode_ends`."""
-    found = _decoded(tensors)
-    return found["embedding"], found.get("head", found["embedding"])
+    decoded = _decoded(tensors)
+    return decoded["embedding"], decoded.get("head", decoded["embedding"])
 
 
 def encode_quality(quality: Quality, layer_errors: list[float]) -> dict[str, Tensor]:

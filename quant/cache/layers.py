@@ -150,9 +150,9 @@ def find_cached_layers(
     keys, present = own, _found(resources.cache, own, resources.ranks)
     for keys_of_other in others:
         if not all(present) and all(
-            found := _found(resources.cache, keys_of_other, resources.ranks)
+            cached := _found(resources.cache, keys_of_other, resources.ranks)
         ):
-            keys, present = keys_of_other, found
+            keys, present = keys_of_other, cached
     embedding_and_head = embedding_and_head_key(model, weights, keys[-1])
     quality = None if evaluation is None else quality_key(embedding_and_head, evaluation)
     where = "" if resources.device == HOST else f", on {resources.device.type}"

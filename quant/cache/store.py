@@ -142,7 +142,7 @@ class Cache:
 
     def entries(self) -> list[Entry]:
         """All entries, each read and checked; least recently used first."""
-        found = []
+        entries = []
         for path, status in self._files():
             try:
                 data = path.read_bytes()
@@ -150,8 +150,8 @@ class Cache:
                 continue
             sound = _decoded(data) is not None
             what = (_metadata(data) or {}).get("what", "")
-            found.append(Entry(path.stem, what, status.st_size, status.st_mtime, sound))
-        return found
+            entries.append(Entry(path.stem, what, status.st_size, status.st_mtime, sound))
+        return entries
 
     def size(self) -> int:
         """Bytes of all entries."""
@@ -186,13 +186,13 @@ class Cache:
 
     def _files(self) -> list[tuple[Path, os.stat_result]]:
         """The entries' files, least recently used first."""
-        found = []
+        files = []
         for path in self._layers.glob("*.safetensors"):
             try:
-                found.append((path, path.stat()))
+                files.append((path, path.stat()))
             except OSError:
                 continue  # another run has just removed it
-        return sorted(found, key=lambda item: item[1].st_mtime_ns)
+        return sorted(files, key=lambda item: item[1].st_mtime_ns)
 
     def _make_room(self, size: int) -> None:
         for path in self._layers.glob(".*.tmp"):

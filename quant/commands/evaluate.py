@@ -93,9 +93,9 @@ def evaluate_tasks(request: Request) -> dict[str, object]:
 
     tasks = Tasks(request.task_names, request.task_path, request.limit, request.shots)
     with progress_bar("Answering") as bar:
-        found = load_tasks(tasks)
+        loaded = load_tasks(tasks)
         model = open_scored(request.model, request.run_as, bar.advance)
-        figures = run_tasks(model, found, tasks)
+        figures = run_tasks(model, loaded, tasks)
     return {"model": model.name, "runs_with": model.runs_with, "tasks": figures}
 
 
@@ -214,14 +214,14 @@ def measure(model: "Scored", against: "Scored | None", text: "ScoredText") -> di
         for window in text.windows:
             targets = window[1:].split(PIECE)
             if against is None:
-                for logits, wanted in zip(model.logits(window[:-1], 0), targets, strict=True):
-                    parts.append(compare_positions(logits, logits, wanted))
+                for logits, target in zip(model.logits(window[:-1], 0), targets, strict=True):
+                    parts.append(compare_positions(logits, logits, target))
                 continue
             both = zip(
                 against.logits(window[:-1], 0), model.logits(window[:-1], 0), targets, strict=True
             )
             parts += [
-                compare_positions(reference, other, wanted) for reference, other, wanted in both
+                compare_positions(reference, other, target) for reference, other, target in both
             ]
     quality = summarize(parts)
     loss, loss_error = mean_and_error(torch.cat([part.loss for part in parts]))

@@ -59,16 +59,16 @@ def load_tasks(tasks: Tasks) -> list[Any]:
             "the known ones, and --task-path adds a directory of others."
         )
     try:
-        found = manager.load(list(tasks.names))["tasks"]
+        loaded = manager.load(list(tasks.names))["tasks"]
     except Exception as error:  # whatever a task's data comes through: the network, a hub, a parser
         raise QuantError(
             f"the data of {', '.join(tasks.names)} cannot be loaded ({_first_line(error)}); run it "
             "once with a network, or choose tasks whose data is on this machine."
         ) from None
-    return list(found.values())
+    return list(loaded.values())
 
 
-def run_tasks(model: "Scored", found: list[Any], tasks: Tasks) -> dict[str, dict[str, object]]:
+def run_tasks(model: "Scored", loaded: list[Any], tasks: Tasks) -> dict[str, dict[str, object]]:
     """Returns the figures of each task by the harness's names, with their standard errors.
 
     Args:
@@ -81,7 +81,7 @@ def run_tasks(model: "Scored", found: list[Any], tasks: Tasks) -> dict[str, dict
 
     results = lm_eval.simple_evaluate(
         model=_language_model(model),
-        tasks=found,
+        tasks=loaded,
         num_fewshot=tasks.shots,
         limit=tasks.limit,
         log_samples=False,
@@ -187,10 +187,10 @@ def _language_model(model: "Scored") -> "TemplateLM":
         """The continuation's log-likelihood, and whether it is what greedy decoding says."""
         ids = torch.tensor((context + continuation)[-(model.longest + 1) :])
         first = max(0, len(ids) - 1 - len(continuation))
-        wanted = ids[first + 1 :]
+        targets = ids[first + 1 :]
         total, greedy, at = 0.0, True, 0
         for logits in model.logits(ids[:-1], first):
-            here = wanted[at : at + len(logits)]
+            here = targets[at : at + len(logits)]
             at += len(logits)
             total += logits.log_softmax(-1).gather(1, here[:, None]).double().sum().item()
             greedy = greedy and bool((logits.argmax(-1) == here).all())
@@ -207,14 +207,14 @@ def _language_model(model: "Scored") -> "TemplateLM":
         stops = [until] if isinstance(until, str) else [stop for stop in until if stop]
         new_tokens = min(int(settings.get("max_gen_toks", _MOST_NEW_TOKENS)), model.longest - 1)
         fitting = _fitting(prompt, encode, model.longest - new_tokens - len(start))
-        said = ""
+        text = ""
         pieces = generate(fitting, new_tokens)
         for piece in pieces:
-            said += piece
-            ends = [said.find(stop) for stop in stops if stop in said]
+            text += piece
+            ends = [text.find(stop) for stop in stops if stop in text]
             if ends:
-                return said[: min(ends)]
-        return said
+                return text[: min(ends)]
+        return text
 
     return ScoredLM()
 

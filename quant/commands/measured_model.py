@@ -107,7 +107,7 @@ def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Score
         ids = ([] if bos_id is None else [bos_id]) + tokenizer.encode(prompt)
         most = min(longest, len(ids) + max_new_tokens)
         decoder.setup_cache(most)
-        step, at, said = torch.tensor([ids]), 0, tokenizer.decode(ids)
+        step, at, before = torch.tensor([ids]), 0, tokenizer.decode(ids)
         while len(ids) < most:
             token = int(decoder(step, torch.tensor([at])).argmax())
             if token in ends:
@@ -116,8 +116,8 @@ def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Score
             ids.append(token)
             text = tokenizer.decode(ids)
             if not text.endswith("\ufffd"):  # half a character
-                yield text[len(said) :]
-                said = text
+                yield text[len(before) :]
+                before = text
 
     return Scored(
         checkpoint.name,

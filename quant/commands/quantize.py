@@ -25,7 +25,7 @@ from quant.machine.memory_size import parse_size, show_size
 from quant.machine.speed import matmul_gflops
 from quant.measure.format_numbers import with_error
 from quant.report import QuantReport
-from quant.scheme import mixes_by_default, scheme_from_text
+from quant.scheme import mixes_by_default
 
 
 def run_fill(request: Request) -> None:
@@ -67,9 +67,7 @@ def _options(request: Request, device: torch.device) -> ExportOptions:
         model=request.model,
         out=cache / "unused.pte",
         tokenizer=request.tokenizer,
-        scheme=scheme_from_text(
-            request.scheme, request.method, request.group_size, request.head_bits
-        ),
+        scheme=request.chosen_scheme(),
         mixed=mixes_by_default(request.scheme, request.head_bits),
         calibration=request.calibration,
         calibration_tokens=request.calibration_tokens,
@@ -116,11 +114,11 @@ def _describe(figures: dict[str, object]) -> str:
         f"{figures['model']} by {figures['scheme']}: {layers} in {figures['cache']}, "
         f"{figures['layers_from_cache']} of them from earlier runs"
     ]
-    each = figures["seconds_per_layer"]
+    seconds = figures["seconds_per_layer"]
     assert isinstance(figures["peak_memory"], int)
-    if isinstance(each, float):
+    if isinstance(seconds, float):
         lines.append(
-            f"{each:.1f} s for each other layer by {figures['processes']} process"
+            f"{seconds:.1f} s for each other layer by {figures['processes']} process"
             f"{'es' if figures['processes'] != 1 else ''}, peak memory "
             f"{show_size(figures['peak_memory'])}"
         )

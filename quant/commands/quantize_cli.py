@@ -6,6 +6,7 @@ import sys
 import click
 
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.quantization import calibration_options, scheme_options
 from exporter.command_line.request import takes
 from quant.commands.quantize_request import Request
 
@@ -16,28 +17,12 @@ from quant.commands.quantize_request import Request
     context_settings={"show_default": True},
 )
 @click.argument("model", type=FilledText("name a model such as llama3"))
+@scheme_options
+@calibration_options
 @click.option(
-    "--quant", "scheme", metavar="SCHEME", default="gptq4", help="As in python -m exporter."
-)
-@click.option(
-    "--method",
-    metavar="NAME=VALUE[,...]",
-    type=FilledText("write NAME=VALUE, such as rotation=none"),
-    help="As in python -m exporter.",
-)
-@click.option("--group-size", metavar="N", default=32, help="As in python -m exporter.")
-@click.option("--head-bits", metavar="N", type=int, help="As in python -m exporter.")
-@click.option(
-    "--calibration", type=FilledPath("name a text file"), help="As in python -m exporter."
-)
-@click.option(
-    "--calibration-tokens",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="As in python -m exporter.",
-)
-@click.option(
-    "--tokenizer", type=FilledPath("name a file or directory"), help="As in python -m exporter."
+    "--tokenizer",
+    type=FilledPath("name a file or directory"),
+    help="A tokenizer file or directory, if the checkpoint has none.",
 )
 @click.option(
     "--cache",
@@ -54,7 +39,8 @@ from quant.commands.quantize_request import Request
     "--device",
     metavar="NAME",
     default="auto",
-    help="As in python -m exporter; with several processes, each uses its own GPU.",
+    help="Device for quantization: auto (a GPU if there is one), cpu, cuda or cuda:N; each process "
+    "uses its own GPU.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @takes(Request)
@@ -67,7 +53,7 @@ def run_command(request: Request) -> None:
     """
     from exporter.command_line.interruption import nothing_to_clean_up
     from exporter.command_line.quiet import silence_known_noise
-    from exporter.commands.checks import check_quantization, check_source
+    from exporter.commands.checks import check_source
     from exporter.errors import ExportError
     from quant.errors import QuantError
 
@@ -77,17 +63,7 @@ def run_command(request: Request) -> None:
         if request.scheme == "keep":
             raise QuantError("--quant keep makes no layers to store; use a scheme such as gptq4.")
         check_source(request.model, None)
-        check_quantization(
-            request.scheme,
-            request.method,
-            request.group_size,
-            request.head_bits,
-            request.calibration,
-            request.calibration_tokens,
-            False,
-            request.max_memory,
-            request.device,
-        )
+        request.check()
     except (QuantError, ExportError) as error:
         if os.environ.get("RANK", "0") == "0":  # the same for all processes of torchrun
             click.echo(f"Error: {error}", err=True)

@@ -3,20 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.command_line.quantization import Quantization
+
 
 @dataclass(frozen=True)
-class Request:
-    """The arguments of the command line."""
+class Request(Quantization):
+    """The arguments of the command line, beside those of quantization."""
 
     model: str
-    scheme: str
-    method: str | None
-    group_size: int
-    head_bits: int | None
-    calibration: Path | None
-    calibration_tokens: int | None
     tokenizer: Path | None
     cache: Path | None
-    max_memory: str | None
-    device: str
     as_json: bool

@@ -120,8 +120,8 @@ def _figures(model: CausalLM, held_out: _HeldOut) -> list[str]:
     """KL and perplexity, each with its standard error."""
     quality = summarize(
         [
-            compare_positions(wanted, _logits(model, tokens), tokens[1:])
-            for tokens, wanted in zip(held_out.windows, held_out.logits, strict=True)
+            compare_positions(reference, _logits(model, tokens), tokens[1:])
+            for tokens, reference in zip(held_out.windows, held_out.logits, strict=True)
         ]
     )
     return [

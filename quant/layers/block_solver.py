@@ -165,10 +165,11 @@ class BlockSolver:
             """What the linear should add, without its bias, to make the streams equal; its
             inputs."""
             hidden = self.streams.hidden.shards[shard]
-            for wanted, x, shard_inputs in zip(
+            for target, x, shard_inputs in zip(
                 reference.shards[shard], hidden, inputs[shard], strict=True
             ):
-                yield wanted - x if bias is None else wanted - x - bias, inputs_of(shard_inputs)
+                added = self.block.after(target) - self.block.before(x)
+                yield added if bias is None else added - bias, inputs_of(shard_inputs)
 
         products = self.streams.total(
             residual_products(pairs(shard), weight) for shard in range(len(inputs))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from quant.layers.walk import walk
@@ -59,6 +60,8 @@ class LayerBlock:
     """A block in its layer.
 
     Its parts may be quantized meanwhile: each method runs them as they are when it is called.
+    Between two blocks that read the same, the hidden states are the sum so far and, behind it, what
+    both read.
     """
 
     layer: nn.Module
@@ -66,7 +69,17 @@ class LayerBlock:
 
     def normed(self, hidden: Tensor) -> Tensor:
         """Returns the module's input, from the hidden states before the block."""
+        if self.block.branch == "closes":
+            hidden = hidden.chunk(2, dim=-1)[1]
         return hidden if self.block.norm is None else self._call(self.block.norm, hidden)
+
+    def before(self, hidden: Tensor) -> Tensor:
+        """Returns what the block adds to, of the hidden states before it."""
+        return hidden.chunk(2, dim=-1)[0] if self.block.branch == "closes" else hidden
+
+    def after(self, hidden: Tensor) -> Tensor:
+        """Returns the sum, of the hidden states after the block."""
+        return hidden.chunk(2, dim=-1)[0] if self.block.branch == "opens" else hidden
 
     def reach(self, x: Tensor, context: Any) -> Tensor:
         """Returns the last linear's input, if the module's is x; `context` is what the module
@@ -86,17 +99,18 @@ class LayerBlock:
 
     def add(self, hidden: Tensor, given: Tensor) -> Tensor:
         """Returns the hidden states after the block, if its last linear's input is `given`."""
-        return self._times(hidden + self._behind(self._call(self.block.end, given)))
+        return self._sum(hidden, self._call(self.block.end, given))
 
     def run(self, hidden: Tensor, context: Any) -> Tensor:
         """Returns the hidden states after the block."""
         module = self.layer.get_submodule(self.block.module)
-        return self._times(hidden + self._behind(module(self.normed(hidden), context)))
+        return self._sum(hidden, module(self.normed(hidden), context))
 
-    def _times(self, hidden: Tensor) -> Tensor:
-        if self.block.times is None:
-            return hidden
-        return hidden * self.layer.get_parameter(self.block.times)
+    def _sum(self, hidden: Tensor, output: Tensor) -> Tensor:
+        total = self.before(hidden) + self._behind(output)
+        if self.block.times is not None:
+            total = total * self.layer.get_parameter(self.block.times)
+        return torch.cat((total, hidden), dim=-1) if self.block.branch == "opens" else total
 
     def _behind(self, output: Tensor) -> Tensor:
         return output if self.block.after is None else self._call(self.block.after, output)

@@ -132,8 +132,8 @@ def compare_heads(
     with lent(norm, device):
         reference = norm(reference)
         for rows, logits in _head_slices(model, hidden):
-            wanted = F.linear(reference, stored[rows].to(device).float())
-            comparison.add(model.finish_logits(wanted), logits)
+            expected = F.linear(reference, stored[rows].to(device).float())
+            comparison.add(model.finish_logits(expected), logits)
             advance((rows.stop - rows.start) * model.lm_head.in_features)
     weights.release()
     return comparison.result()

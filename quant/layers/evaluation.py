@@ -35,8 +35,8 @@ class EvaluationStreams:
 
     def advance_quantized(self, layer: nn.Module) -> None:
         self._quantized.advance(layer)
-        wanted, hidden = self._float.hidden, self._quantized.hidden
-        self._layer_errors.append(((hidden - wanted).norm() / wanted.norm()).item())
+        reference, hidden = self._float.hidden, self._quantized.hidden
+        self._layer_errors.append(((hidden - reference).norm() / reference.norm()).item())
 
     def compare(
         self,

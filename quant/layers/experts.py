@@ -46,14 +46,14 @@ def gptq_experts(solver: BlockSolver) -> list[str]:
         reference: Sequence[Shards | None] = [None] * len(numbers)
         if streams.reference is not None:
             reference = routed.rows(solver, streams.reference.shards, numbers)
-        for number, own, wanted in zip(numbers, inputs, reference, strict=True):
+        for number, own, target in zip(numbers, inputs, reference, strict=True):
             expert = replace(solver, block=replace(block, block=experts[number]))
             tokens = int(counts[number])
             if tokens * _COLUMNS_PER_TOKEN < _columns(expert.block):
                 undertrained.append(experts[number].module)
                 _round(expert)
             else:
-                _gptq_expert(expert, own, wanted, tokens)
+                _gptq_expert(expert, own, target, tokens)
     with dequantized_once(block.layer.get_submodule(block.block.module)):
         for shard in streams.hidden.shards:
             for index, x in enumerate(shard):
@@ -90,15 +90,15 @@ class _Routed:
     def rows(self, solver: BlockSolver, shards: Shards, numbers: Sequence[int]) -> list[Shards]:
         """The normed inputs (tokens, hidden_size) of some experts, in one pass over a stream."""
         spill = solver.streams.spill
-        found = [[spill.keep(()) for _ in shards] for _ in numbers]
+        rows = [[spill.keep(()) for _ in shards] for _ in numbers]
         for at, shard in enumerate(shards):
             for x, chosen in zip(shard, self._chosen[at], strict=True):
                 normed = self._block.normed(x).flatten(0, -2)
-                for number, batches in zip(numbers, found, strict=True):
+                for number, batches in zip(numbers, rows, strict=True):
                     own = (chosen == number).any(dim=-1)
                     if own.any():
                         batches[at].append(normed[own])
-        return found
+        return rows
 
 
 def _groups(experts: Sequence[Block], per_token: int) -> Iterator[Sequence[int]]:

@@ -58,10 +58,10 @@ class OuterPart:
 def outer_parts(model: CausalLM) -> list[OuterPart]:
     """Its matrices, not yet quantized, in the order of the modules."""
     return [
-        OuterPart(f"{name}.{path}", each)
+        OuterPart(f"{name}.{path}", submodule)
         for name, module in outer_modules(model)
-        for path, each in module.named_modules()
-        if isinstance(each, nn.Linear | nn.Embedding)
+        for path, submodule in module.named_modules()
+        if isinstance(submodule, nn.Linear | nn.Embedding)
     ]
 
 
@@ -105,11 +105,11 @@ def fill_outer(
         if scheme.name == KEEP:
             spill.park(owner.get_submodule(own))
     for name, module in outer_modules(model):
-        for path, each in module.named_modules():
-            if any(each.named_parameters(recurse=False)) and not isinstance(
-                each, nn.Linear | nn.Embedding
+        for path, submodule in module.named_modules():
+            if any(submodule.named_parameters(recurse=False)) and not isinstance(
+                submodule, nn.Linear | nn.Embedding
             ):
-                load_finite(weights, each, f"{name}.{path}." if path else f"{name}.")
+                load_finite(weights, submodule, f"{name}.{path}." if path else f"{name}.")
 
 
 def _rounded(

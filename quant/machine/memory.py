@@ -76,11 +76,11 @@ def estimate_peak(
     hidden = model.lm_head.in_features
     widest = max(linear.in_features for linear in linears)
     table = model.lm_head.in_features * model.lm_head.out_features
-    each = _FLOAT if scheme.name == "none" else 1 + (_FLOAT + 1) / scheme.group_size
+    bytes_a_weight = _FLOAT if scheme.name == "none" else 1 + (_FLOAT + 1) / scheme.group_size
     number = _FLOAT if scheme.name == "none" else 1
     ends = (1 if is_tied(model) else 2) * table * number
     others = [math.prod(part.shape) for part in outer_parts(model)]
-    integers = round(each * sum(sizes)) + ends + sum(others) * number
+    integers = round(bytes_a_weight * sum(sizes)) + ends + sum(others) * number
 
     layer = layer_weights * (_FLOAT + _STORED)
     storing = 3 * layer_weights // 2  # an entry of the cache, packed, and its bytes

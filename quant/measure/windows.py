@@ -74,14 +74,14 @@ def _windows(
             f"a window of {window} tokens is too short; one token has to predict the next: "
             "ask for more."
         )
-    wanted = max(1, -(-tokens // window))
-    ids = encode(text[: wanted * body * _CHARACTERS_PER_TOKEN])
+    needed = max(1, -(-tokens // window))
+    ids = encode(text[: needed * body * _CHARACTERS_PER_TOKEN])
     available = len(ids) // body
     if available == 0:
         raise QuantError(
             f"the {purpose} part of the text is too short ({len(ids)} of {body} tokens, which is "
             "one window): give a longer text."
         )
-    count = min(wanted, available)
+    count = min(needed, available)
     starts = [index * (len(ids) - body) // max(count - 1, 1) for index in range(count)]
     return torch.tensor([start + ids[at : at + body] for at in starts], dtype=torch.int64)

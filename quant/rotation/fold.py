@@ -72,6 +72,13 @@ def require_rotatable(model: CausalLM, rotation: str) -> None:
     """Raises QuantError if R1 does not commute with what a model does to its stream."""
     for stop in walk(model):
         for block in blocks_of(stop.layer):
+            if block.norm is not None and isinstance(
+                stop.layer.get_submodule(block.norm), nn.LayerNorm
+            ):
+                raise QuantError(
+                    f"rotation={rotation} needs RMSNorms, with which it commutes, but "
+                    f"{stop.name}.{block.norm} is a LayerNorm; take rotation=none."
+                )
             if block.norm is None or block.after is not None:
                 what = "a norm after it" if block.after is not None else "no norm before it"
                 raise QuantError(

@@ -36,7 +36,7 @@ class Rounded:
         for start in range(0, len(rows), step):
             here = slice(start, start + step)
             values[here], zero_point[here], scale[here] = int8_values(rows[here])
-        return cls(*(each.unflatten(0, x.shape[:-1]) for each in (values, zero_point, scale)))
+        return cls(*(part.unflatten(0, x.shape[:-1]) for part in (values, zero_point, scale)))
 
     @classmethod
     def unpacked(cls, packed: Tensor) -> "Rounded":

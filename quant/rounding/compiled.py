@@ -35,7 +35,7 @@ def round_block(free: Tensor, steps: Tensor, grid: Grid, upper: Tensor, values: 
         err_i, float32 (block, rows).
     """
     errors = torch.empty_like(free)
-    arrays = (each.contiguous().numpy() for each in (free, steps, upper))
+    arrays = (array.contiguous().numpy() for array in (free, steps, upper))
     _round_block(
         *arrays, values.numpy(), errors.numpy(), np.float32(grid.low), np.float32(grid.high)
     )

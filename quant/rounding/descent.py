@@ -126,13 +126,13 @@ class _Rows:
         candidates = torch.cat([(multiple + step).clamp_(1, self._grid.most) for step in _STEPS])
         gradients = gradient.repeat(1, len(_STEPS))
         before = (values * multiple).repeat(1, len(_STEPS))
-        found = _descend_columns(hessian, gradients, before, candidates, self._grid)
-        changes = (found * candidates).sub_(before)
+        descended = _descend_columns(hessian, gradients, before, candidates, self._grid)
+        changes = (descended * candidates).sub_(before)
         gains = (changes * gradients.mul_(2).sub_(hessian @ changes)).sum(dim=0)
         best_values, best_multiple, best_gain = values, multiple, torch.zeros_like(multiple)
-        tried = (gains, candidates, found)
+        tried = (gains, candidates, descended)
         for gain, candidate, integers in zip(
-            *(each.chunk(len(_STEPS), dim=-1) for each in tried), strict=True
+            *(part.chunk(len(_STEPS), dim=-1) for part in tried), strict=True
         ):
             better = gain > best_gain
             best_gain = torch.where(better, gain, best_gain)
@@ -157,11 +157,11 @@ def _descend_columns(
     Returns:
         The integers, float32 (columns, rows).
     """
-    found = (before / scale).round_().clamp_(grid.low, grid.high)
-    gradient = torch.addmm(gradient, hessian, found * scale - before, alpha=-1)
+    codes = (before / scale).round_().clamp_(grid.low, grid.high)
+    gradient = torch.addmm(gradient, hessian, codes * scale - before, alpha=-1)
     unit = hessian.diagonal().unsqueeze(1) * scale
-    integers = torch.empty_like(found)
-    rows = zip(gradient.unbind(), unit.unbind(), found.unbind(), integers.unbind(), strict=True)
+    integers = torch.empty_like(codes)
+    rows = zip(gradient.unbind(), unit.unbind(), codes.unbind(), integers.unbind(), strict=True)
     for i, (steepness, step, old, new) in enumerate(rows):
         torch.div(steepness, step, out=new)
         new.add_(old).round_().clamp_(grid.low, grid.high)

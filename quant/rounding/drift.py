@@ -62,9 +62,9 @@ def residual_products(pairs: Iterable[tuple[Tensor, RuntimeInputs]], weight: Ten
         float32 (rows, columns).
     """
     products = torch.zeros_like(weight)
-    for wanted, x in pairs:
+    for target, x in pairs:
         used, exact = products[:, : x.numbers.shape[1]], x.scale is not None
-        add_product(used, x.weighted(wanted.flatten(0, -2)), x.numbers, exact)
+        add_product(used, x.weighted(target.flatten(0, -2)), x.numbers, exact)
     return products
 
 

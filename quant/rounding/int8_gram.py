@@ -65,7 +65,7 @@ def _together(inputs: Iterable[Rounded]) -> Iterator[_Tokens]:
 
 
 def _tokens(x: Rounded) -> _Tokens:
-    values, zero_point, scale = (each.flatten(0, -2) for each in (x.values, x.zero_point, x.scale))
+    values, zero_point, scale = (part.flatten(0, -2) for part in (x.values, x.zero_point, x.scale))
     return _Tokens(values, zero_point, scale.square())
 
 

@@ -135,11 +135,11 @@ def closed_scales(weight: Tensor, group_size: int, grid: Grid = INT4) -> TwoLeve
 
 def _scales_by_rows(weight: Tensor, choose: Callable[[Tensor], TwoLevelScales]) -> TwoLevelScales:
     with one_thread():
-        found = [choose(rows) for _, rows in row_chunks(weight)]
+        chosen = [choose(rows) for _, rows in row_chunks(weight)]
     return TwoLevelScales(
-        torch.cat([scales.multiple for scales in found]),
-        torch.cat([scales.row_scale for scales in found]),
-        found[0].grid,
+        torch.cat([scales.multiple for scales in chosen]),
+        torch.cat([scales.row_scale for scales in chosen]),
+        chosen[0].grid,
     )
 
 

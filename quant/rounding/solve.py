@@ -91,11 +91,11 @@ def statistics(
     if reference is not None:
         drift = total(
             drift_products(
-                zip(map(rotated_by(method), wanted), map(inputs_of, shard), strict=True),
+                zip(map(rotated_by(method), target), map(inputs_of, shard), strict=True),
                 columns,
                 device,
             )
-            for wanted, shard in zip(reference, inputs, strict=True)
+            for target, shard in zip(reference, inputs, strict=True)
         ).mul_(2 / max(tokens, 1))
         if method.drift == "gptaq":
             carry = gptaq_carry(drift, factor, method.drift_share)

@@ -64,7 +64,7 @@ Call = Callable[[Any, "ctypes.Array[ctypes.c_char]"], int]
 
 
 def stream(
-    call: Call, wanted: Callable[[], bool], interrupt: Callable[[], None], done: Callable[[], None]
+    call: Call, goes_on: Callable[[], bool], interrupt: Callable[[], None], done: Callable[[], None]
 ) -> Generator[str, None, None]:
     """Makes a call of the library in a thread of its own; yields its text, piece by piece.
 
@@ -83,7 +83,7 @@ def stream(
     def take(text: Any, size: int, _context: Any) -> int:
         pieces.put(piece_of(text, size))
         # Python waits for this thread when it exits: an answer that nobody reads must end.
-        return int(threading.main_thread().is_alive() and not stop.is_set() and wanted())
+        return int(threading.main_thread().is_alive() and not stop.is_set() and goes_on())
 
     def work() -> None:
         error = ctypes.create_string_buffer(ERROR_SIZE)

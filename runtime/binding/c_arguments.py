@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_COUNT = 2**31 - 1
+MAX_THREADS = 256
 Number = TypeVar("Number", bound=float)
 JsonSchema = Mapping[str, Any] | bool | str  # a string: the schema as JSON
 
@@ -63,15 +64,15 @@ def constraint(
         }
     except (TypeError, ValueError, RecursionError) as error:
         raise RunnerError(f"the constraint cannot be written as JSON: {error}") from error
-    found = [
+    given = [
         (name, Constraint(kind + relax, text.encode("utf-8", "surrogatepass")))
         for kind, (name, text) in enumerate(texts.items(), start=1)
         if text is not None
     ]
-    if len(found) > 1:
-        names = " and ".join(name for name, _ in found)
+    if len(given) > 1:
+        names = " and ".join(name for name, _ in given)
         raise RunnerError(f"{names} are given, but an answer can have one constraint")
-    return found[0][1] if found else ANY_TEXT
+    return given[0][1] if given else ANY_TEXT
 
 
 def _json(value: object) -> str | None:
@@ -101,18 +102,18 @@ def piece_array(pieces: Iterable[tuple[str, bool]]) -> "ctypes.Array[Piece]":
         raise RunnerError(
             f"pieces are {pieces!r}, but must be a list of pairs: a string and a bool"
         )
-    found = []
+    arrays = []
     for piece in pieces:
         match piece:
             case (str(text), int(literal)):  # True or False
                 data = utf8_of("a piece", text)
-                found.append(Piece(data, len(data), literal))
+                arrays.append(Piece(data, len(data), literal))
             case _:
                 raise RunnerError(
                     f"a piece is {piece!r}, but must be a string and True or False: whether it may "
                     "contain special tokens"
                 )
-    return (Piece * len(found))(*found)
+    return (Piece * len(arrays))(*arrays)
 
 
 def read_tokens(

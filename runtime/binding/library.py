@@ -1,4 +1,5 @@
-"""libthimble for ctypes: the functions of runtime/cpp/c_interface/thimble.h."""
+"""libthimble for ctypes: the functions of thimble.h, thimble_embedder.h and thimble_program.h in
+runtime/cpp/c_interface."""
 
 import ctypes
 from functools import cache
@@ -60,6 +61,18 @@ class Token(ctypes.Structure):
     ]
 
 
+class Tensor(ctypes.Structure):
+    """thimble_tensor."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("rank", ctypes.c_int32),
+        ("data", ctypes.c_void_p),
+    ]
+
+
 TextCallback = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t, ctypes.c_void_p
 )
@@ -81,6 +94,18 @@ class EngineOptions(ctypes.Structure):
         ("queue", ctypes.c_int32),
         ("prompt_rows", ctypes.c_int32),
     ]
+
+
+class Text(ctypes.Structure):
+    """thimble_text."""
+
+    _fields_ = [("text", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+
+
+class EmbeddingCounts(ctypes.Structure):
+    """thimble_embedding_counts."""
+
+    _fields_ = [("tokens", ctypes.c_int64), ("cut", ctypes.c_int64)]
 
 
 class Request(ctypes.Structure):
@@ -189,6 +214,27 @@ def _declare(lib: ctypes.CDLL) -> None:
         "engine_free": (None, pointer),
         "encode_prompt": (wide, pointer, text, size, tokens, wide, text, size),
         "free": (None, pointer),
+        "embedder_load": (pointer, text, load_options, text, size),
+        "embedder_width": (wide, pointer),
+        "embedder_max_seq_len": (wide, pointer),
+        "embedder_prompts": (wide, pointer),
+        "embedder_prompt_at": (text, pointer, wide),
+        "embedder_run": (
+            *(number, pointer, ctypes.POINTER(Text), wide, text, logits),
+            *(ctypes.POINTER(EmbeddingCounts), text, size),
+        ),
+        "embedder_free": (None, pointer),
+        "program_load": (pointer, text, load_options, text, size),
+        "program_signature": (text, pointer),
+        "program_run": (number, pointer, ctypes.POINTER(Tensor), size, text, size),
+        "program_outputs": (size, pointer),
+        "program_output": (number, pointer, size, ctypes.POINTER(Tensor), text, size),
+        "program_reset": (number, pointer, text, size),
+        "program_start_recording": (number, pointer, wide, wide, text, size),
+        "program_stop_recording": (
+            *(number, pointer, text, ctypes.POINTER(RecordingCounts), text, size),
+        ),
+        "program_free": (None, pointer),
     }
     for name, (result, *arguments) in functions.items():
         function = getattr(lib, f"thimble_{name}")

@@ -39,13 +39,13 @@ def find_source(directory: Path) -> ExecutorchSource:
         raise BuildError(f"{directory} is not ExecuTorch's source: it has no {MARK}")
     compilers = {version: flatc for flatc in _compilers() if (version := _version_of(flatc))}
     headers = [directory / SUBMODULE, Path(sysconfig.get_path("platlib")) / "include"]
-    found = {version: folder for folder in headers if (version := _version_in(folder))}
-    for version, folder in found.items():
+    folders = {version: folder for folder in headers if (version := _version_in(folder))}
+    for version, folder in folders.items():
         if version in compilers:
             return ExecutorchSource(directory, compilers[version], folder)
     raise BuildError(
         f"flatbuffers' compiler has the version {' or '.join(compilers) or 'none'}, its C++ "
-        f"headers {' or '.join(found) or 'none'}: run git submodule update --init "
+        f"headers {' or '.join(folders) or 'none'}: run git submodule update --init "
         f"{SUBMODULE.parent} in {directory}"
     )
 

@@ -46,5 +46,5 @@ def package(directory: Path) -> Path:
 def _run(command: Sequence[str | Path]) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        said = "\n".join((result.stdout + result.stderr).strip().splitlines()[-20:])
-        raise BuildError(f"{Path(command[0]).name} failed with code {result.returncode}:\n{said}")
+        output = "\n".join((result.stdout + result.stderr).strip().splitlines()[-20:])
+        raise BuildError(f"{Path(command[0]).name} failed with code {result.returncode}:\n{output}")

@@ -28,15 +28,15 @@ def fetch_wheel(directory: Path) -> bool:
     version = importlib.metadata.version("executorch")
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
-        wanted = ["--platform", PLATFORM, "--only-binary=:all:", "--no-deps"]
+        options = ["--platform", PLATFORM, "--only-binary=:all:", "--no-deps"]
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download"]
-        command = [*pip, f"executorch=={version}", *wanted, "--dest", scratch]
+        command = [*pip, f"executorch=={version}", *options, "--dest", scratch]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         wheels = list(Path(scratch).glob("*.whl"))
         if result.returncode != 0 or len(wheels) != 1:
-            said = "\n".join((result.stdout + result.stderr).strip().splitlines()[-10:])
+            output = "\n".join((result.stdout + result.stderr).strip().splitlines()[-10:])
             raise BuildError(
-                f"cannot download executorch {version} for {PLATFORM}: pip said:\n{said}"
+                f"cannot download executorch {version} for {PLATFORM}: pip said:\n{output}"
             )
         _unpack(wheels[0], Path(scratch) / "kept")
         (Path(scratch) / "kept" / "executorch").rename(directory)

@@ -13,14 +13,22 @@ import torch
 from support.cpu_models import ARCHITECTURES, CONTEXT
 from support.decoder_specs import SMALL, varied
 from support.exported import Quiet, feed
+from support.families.gemma4_text import GEMMA4
 from support.family_models import Case, reference_model
-from support.gemma4_configs import GEMMA4
 from support.small_models import quantized_model, random_model
 from torch import Tensor, nn
 
 import exporter.pipeline
-from delegates import DelegateError, DelegationReport, Limits, Lowered, get_delegate, load_program
-from delegates.features import Feature
+from delegates import (
+    DELEGATES,
+    DelegateError,
+    DelegationReport,
+    Limits,
+    Lowered,
+    get_delegate,
+    load_program,
+)
+from delegates.features import Feature, Need
 from delegates.report import DelegateShare
 from exporter.capture.program import capture
 from exporter.catalogue.find import EMBEDDED
@@ -262,9 +270,24 @@ def test_limits_of_several(cpp_build: Path) -> None:
 
 
 @pytest.mark.parametrize("feature", Feature)
-def test_who_is_advised_supports_it(feature: Feature) -> None:
-    (names,) = re.findall(r"(?:--delegate|, such as) ([a-z]+(?: or [a-z]+)?)", feature.advice)[-1:]
-    assert all(feature in get_delegate(name).LIMITS.supports for name in names.split(" or "))
+def test_all_who_support_a_feature_are_advised(feature: Feature) -> None:
+    able = [name for name in DELEGATES if feature in get_delegate(name).LIMITS.supports]
+    lacking = replace(get_delegate("cpu").LIMITS, supports=frozenset())
+    with pytest.raises(DelegateError) as refused:
+        lacking.check([Need(feature)])
+    said = str(refused.value).rpartition("--delegate ")[2]
+    (names,) = re.findall(r"^[a-z]+(?:, [a-z]+)*(?: or [a-z]+)?(?=[,.])", said)
+    assert re.split(", | or ", names) == able
+
+
+def test_only_those_who_take_all_of_a_model_are_advised() -> None:
+    """Gemma 2: XNNPACK has windows, but no soft caps."""
+    needs = [Need(Feature.WINDOWS, 9), Need(Feature.SOFT_CAPS, 50.0), Need(Feature.OTHER_STEPS)]
+    with pytest.raises(DelegateError) as refused:
+        get_delegate("vulkan").LIMITS.check(needs)
+    said = str(refused.value)
+    assert said.startswith("vulkan does not support attention over a sliding window, which is 9 ")
+    assert "coreml" in said and "xnnpack" not in said and "--max-context-len" not in said
 
 
 def test_a_hidden_size_that_one_of_them_lacks_goes_to_the_next() -> None:
@@ -281,7 +304,7 @@ def gemma4(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("gemma4")
     shape = {**GEMMA4, "hidden_activation": "silu", "vocab_size": 4096}
     tables = {"vocab_size_per_layer_input": 4096, "max_position_embeddings": 512}
-    reference_model(Case("Gemma4Text", "shared", {**shape, **tables})).save_pretrained(directory)
+    reference_model(Case("gemma4_text", "shared", {**shape, **tables})).save_pretrained(directory)
     (directory / "tokenizer.json").symlink_to(EMBEDDED / "tokenizer.json")
     return directory
 
@@ -305,6 +328,22 @@ def test_a_model_with_windows_and_shared_keys(
     assert result.delegation.users[0] == names.split(",")[0]
     assert result.agreement is not None
     assert result.agreement.error <= result.agreement.tolerance
+
+
+def test_the_caches_are_those_of_the_delegate_that_takes_the_program(gemma4: Path) -> None:
+    """The preferred one, which keeps the whole context, refuses it."""
+    options = ExportOptions(
+        model=str(gemma4),
+        out=Path("unused.pte"),
+        scheme=Scheme("none"),
+        max_context_len=300,
+        max_seq_len=40,
+        delegate="mps,cpu",
+    )
+    alone = explain_export(replace(options, delegate="cpu"), Quiet())
+    both = explain_export(options, Quiet())
+    assert both.delegation.parts[0].refused and both.delegation.users == ("cpu",)
+    assert both.caches == alone.caches and both.cache_type == alone.cache_type
 
 
 def test_the_runner_tells_the_golden_story_with_two_delegates_and_a_kernel(

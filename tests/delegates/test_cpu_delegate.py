@@ -59,6 +59,13 @@ CASES = {
         "damaged_programs",
         "rotation_without_a_cache",
     ],
+    "delegate_encoder_test": [
+        "several_texts_are_each_alone",
+        "attention_as_it_is_defined",
+        "pooling_as_it_is_defined",
+        "what_is_no_text",
+        "damaged_programs",
+    ],
     "delegate_experts_test": [
         "sums_of_experts",
         "chunks_leave_no_trace",

@@ -27,7 +27,7 @@ def check_slots(call: OpList) -> None:
         assert all(slot in written for slot in reads), op["name"]
         if kind.get("accumulate"):
             assert kind["output"] in written
-        if name not in ("Norm", "Rotate", "Elementwise", "Glu"):
+        if name not in ("Norm", "LayerNorm", "Xielu", "Rotate", "Elementwise", "Glu"):
             assert kind["output"] not in reads
         assert 0 <= kind["output"] < slots
         written.add(kind["output"])

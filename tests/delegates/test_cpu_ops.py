@@ -113,6 +113,27 @@ def test_what_no_peephole_takes_is_an_op_of_its_own(tmp_path: Path, cpp_build: P
     assert names == ["layers.0.self_attn", "layers.1.self_attn"]
 
 
+def test_layer_norms_are_one_call_of_a_newer_program(tmp_path: Path, cpp_build: Path) -> None:
+    """Of rows and of heads, with a bias and without, of sequential blocks and of parallel ones.
+    Programs without them keep the version that old runners read."""
+    layers = (
+        OddLayer(kind="layer", head_norm="weight", norms="both", gated=False, activation="gelu"),
+        OddLayer(kind="plain_layer", parallel=True, norms="behind"),
+    )
+    found = run(OddDecoder(layers), tmp_path)
+    assert found.error < 1e-5
+    norms = [op for op in found.call.program["ops"] if op["kind_type"] == "LayerNorm"]
+    heads = ["layers.0.self_attn.q_norm", "layers.0.self_attn.k_norm"]
+    before = [f"layers.0.{side}.{block}" for block in (0, 1) for side in ("before", "behind")]
+    assert [op["name"] for op in norms] == [
+        *(before[0], *heads, *before[1:]),
+        *("layers.1.behind.0", "layers.1.behind.1"),
+    ]
+    assert ["bias" in op["kind"] for op in norms] == [True] * 6 + [False] * 2
+    assert [op["kind"]["num_heads"] for op in norms] == [1, 4, 2, 1, 1, 1, 1, 1]
+    assert found.call.program["version"] == 7
+
+
 @pytest.mark.parametrize("seed", [0, *soaked(range(1, 3))])
 def test_functional_aten_is_matched_as_the_edge_dialect_is(seed: int) -> None:
     program = captured_odd(random_decoder(seed))
@@ -146,6 +167,7 @@ def fused(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Run:
 def test_all_peepholes_together(fused: Run) -> None:
     assert fused.error < 1e-5
     assert len(fused.call.program["ops"]) == 15
+    assert fused.call.program["version"] == 6
 
 
 @pytest.mark.parametrize(

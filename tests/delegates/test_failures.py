@@ -125,8 +125,8 @@ def test_float16_scales_of_groups_are_refused_by_name(name: str, nothing_missing
         limits.check([Need(Feature.FLOAT16_GROUPS)])
     assert str(refused.value) == (
         f"{name} does not support integers with a float16 scale for each group, which --quant keep "
-        "takes from the checkpoint: use another --quant, such as rtn8, or another --delegate, such "
-        "as cpu."
+        "takes from the checkpoint: export with --delegate cpu or mps, or use another --quant, "
+        "such as rtn8."
     )
     if limits.missing() is not None or 8 not in limits.weight_bits:
         return

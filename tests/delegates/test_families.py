@@ -1,14 +1,21 @@
 """Every family is one call of the CPU delegate, whose logits are those of transformers."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from support.cpu_models import prepare, write
 from support.exported import feed
-from support.family_models import CASES, LENGTH, Case, our_model, reference_model, tokens_of
-from support.random_configs import random_case
+from support.families import FAMILIES
+from support.family_models import (
+    CASES,
+    LENGTH,
+    Case,
+    case_of,
+    our_model,
+    reference_model,
+    tokens_of,
+)
 
 from delegates.cpu import load
 from exporter.capture.program import capture
@@ -17,31 +24,14 @@ from exporter.models.decoder import CausalLM
 from quant.scheme import Scheme
 
 LENGTHS = [20, 3, 1, 1, 15]
-# Between them: rows of one tensor, heads of which a part turns, factors for long contexts; norms of
-# rows, windows and tables by layer; four norms, scales and caps; queries with a table of their own;
-# sinks and experts with biases; keys and values of other layers, inputs of each layer.
-MARKS: dict[str, Any] = {
-    "Gemma4Text-shared": pytest.mark.check,
-    "Gemma2-caps": pytest.mark.check,
-    "Phi3-phi-4-mini": pytest.mark.check,
-    "Olmo3-yarn": pytest.mark.check,
-    "Ministral3-grown": pytest.mark.check,
-    "GptOss-yarn": pytest.mark.check,
-    "Gemma4Text-keys-are-values": pytest.mark.check,
-}
 
 
-def name_of(case: Case) -> str:
-    return f"{case.architecture}-{case.label}"
+def tier(case: Case) -> pytest.MarkDecorator:
+    checked = FAMILIES[case.model_type].checked
+    return pytest.mark.check if case.label in checked else pytest.mark.soak
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=name, marks=MARKS.get(name, pytest.mark.soak))
-        for name, case in ((name_of(case), case) for case in CASES)
-    ],
-)
+@pytest.mark.parametrize("case", [pytest.param(c, id=str(c), marks=tier(c)) for c in CASES])
 @torch.no_grad()
 def test_a_family_is_one_call(case: Case, tmp_path: Path, cpp_build: Path) -> None:
     reference = reference_model(case)
@@ -64,7 +54,7 @@ def test_a_family_is_one_call(case: Case, tmp_path: Path, cpp_build: Path) -> No
 def test_what_float16_caches_round_is_explained(tmp_path: Path, cpp_build: Path) -> None:
     """Attention that is sharpened tells their keys apart; int8 activations are then rounded
     otherwise in many places."""
-    ours = our_model(reference_model(random_case("Ministral3", 201)))
+    ours = our_model(reference_model(case_of("ministral3", "sharpened")))
     length = min(60, ours.config.context_limit)
     model = CausalLM(ours.config.for_context(length)).eval()
     model.load_state_dict(ours.state_dict())

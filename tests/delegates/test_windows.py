@@ -145,7 +145,7 @@ def test_operators_without_them_are_refused_by_name(mixer: dict[str, object]) ->
         take(program, {}, False)
     said = str(refused.value)
     assert said.startswith(f"XNNPACK's operator has no attention with {what} (")
-    assert said.endswith("export with --delegate cpu or coreml.")
+    assert said.endswith("export with --delegate cpu, coreml, tosa or qnn.")
 
 
 @pytest.mark.parametrize("name", ["cpu", "xnnpack", "mlx", "mps", "vulkan", "mlx,xnnpack"])

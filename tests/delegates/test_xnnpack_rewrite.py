@@ -74,6 +74,23 @@ def test_a_float_embedding_is_left_alone() -> None:
     assert rewrite_embeddings(program) == 0
 
 
+def test_gelu_by_tanh_is_not_the_exact_one(tmp_path: Path) -> None:
+    """XNNPACK computes the exact form, whatever `approximate` is: 4.7e-4 away."""
+
+    class Activation(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.gelu(self.linear(x), approximate="tanh")
+
+    module, x = Activation(), torch.linspace(-4, 4, 40).reshape(1, 5, 8)
+    out = lowered_output(module, x, tmp_path / "gelu.pte")
+    torch.testing.assert_close(out, module(x), atol=1e-6, rtol=1e-5)
+    assert (out - nn.functional.gelu(module.linear(x))).abs().max() > 1e-4
+
+
 def test_int4_packing_holds_every_value() -> None:
     values = torch.arange(-8, 8, dtype=torch.int8).repeat(2, 1)
     packed = pack_int4(values)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
-from support.family_models import GPT_OSS, Case, reference_model
+from support.families.gpt_oss import GPT_OSS
+from support.family_models import Case, reference_model
 from support.first_layers import export_recorded, first_layers
 from support.model_lines import code_at, model_line
 from torch import nn
@@ -181,7 +182,7 @@ def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, xnnpack_pte: Path
 def test_experts_are_those_that_the_program_chooses(cpp_build: Path, tmp_path: Path) -> None:
     """Rounding decides between almost equal scores."""
     shape = dict(vocab_size=4096, num_local_experts=12, num_hidden_layers=4)
-    reference_model(Case("GptOss", "compared", {**GPT_OSS, **shape})).save_pretrained(tmp_path)
+    reference_model(Case("gpt_oss", "compared", {**GPT_OSS, **shape})).save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").symlink_to(EMBEDDED / "tokenizer.json")
     outcome = compare(ask(export_recorded(tmp_path, tmp_path, Scheme("rtn4"), "cpu"), tmp_path))
     assert outcome.wrong is None and outcome.odd == []

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from support.family_data import HEAD_KEYS, WINDOW_KEYS, GgufForm
 from support.family_models import Case, reference_model, tokens_of
-from support.gguf_models import GgufForm, write_model
+from support.gguf_models import write_model
 from support.loading import loaded
 from torch import Tensor
 
@@ -25,17 +26,15 @@ from devtools.quality.rows import OURS, THEIRS, Row, table_of
 from exporter.checkpoint import open_checkpoint
 from quant.measure.quality import compare_logits
 
-KEYS = {"attention.key_length": "head_dim", "attention.value_length": "head_dim"}
-SLIDES = {"attention.sliding_window": "sliding_window"}
 GEMMA3: dict[str, Any] = dict(
     head_dim=16, query_pre_attn_scalar=16, sliding_window=9, num_hidden_layers=7
 )
 CASES = [
-    (Case("Llama", "untied"), GgufForm("llama", pairs_rotate=True)),
-    (Case("Llama", "tied", dict(tie_word_embeddings=True)), GgufForm("llama", pairs_rotate=True)),
-    (Case("Qwen2", "biases"), GgufForm("qwen2")),
-    (Case("Qwen3", "norms of heads", dict(head_dim=16)), GgufForm("qwen3", KEYS)),
-    (Case("Gemma3Text", "scaled", GEMMA3), GgufForm("gemma3", {**KEYS, **SLIDES}, from_one=True)),
+    (Case("llama", "untied"), GgufForm("llama", pairs_rotate=True)),
+    (Case("llama", "tied", dict(tie_word_embeddings=True)), GgufForm("llama", pairs_rotate=True)),
+    (Case("qwen2", "biases"), GgufForm("qwen2")),
+    (Case("qwen3", "norms of heads", dict(head_dim=16)), GgufForm("qwen3", HEAD_KEYS)),
+    (Case("gemma3_text", "scaled", GEMMA3), GgufForm("gemma3", {**HEAD_KEYS, **WINDOW_KEYS})),
 ]
 
 
@@ -46,9 +45,7 @@ def logits_of(path: Path, tokens: Tensor) -> Tensor:
         return loaded(checkpoint).logits(tokens)
 
 
-@pytest.mark.parametrize(
-    ("case", "form"), CASES, ids=[f"{case.architecture}-{case.label}" for case, _ in CASES]
-)
+@pytest.mark.parametrize(("case", "form"), CASES, ids=[str(case) for case, _ in CASES])
 def test_a_padded_model_computes_the_same(tmp_path: Path, case: Case, form: GgufForm) -> None:
     reference = reference_model(case)
     tokens = tokens_of(reference)
@@ -70,7 +67,7 @@ def test_what_cannot_be_padded_is_one_sentence(tmp_path: Path) -> None:
     no_model.write_bytes(b"GGUF, but no more")
     with pytest.raises(BadRequest, match="no.gguf is not a readable GGUF model"):
         write_padded(no_model, tmp_path / "out.gguf")
-    reference = reference_model(Case("Phi3", "fused"))
+    reference = reference_model(Case("phi3", "fused"))
     fused = write_model(tmp_path / "phi3.gguf", reference, GgufForm("phi3"))
     with pytest.raises(BadRequest, match="attn_qkv.weight is not one that can be padded"):
         write_padded(fused, tmp_path / "out.gguf")

@@ -12,6 +12,7 @@ from support.adapters import save_adapter, write_adapter
 from support.loading import loaded
 
 from delegates import DelegateError, get_delegate
+from delegates.features import Feature, Need
 from exporter.capture.program import capture
 from exporter.checkpoint import (
     Checkpoint,
@@ -289,10 +290,10 @@ def test_delegates_and_schemes_that_cannot() -> None:
     options = ExportOptions(
         model=None, out=Path("model.pte"), scheme=Scheme("rtn4"), adapters=(("a", "x"),)
     )
-    check_adapters(options, get_delegate("cpu").LIMITS)
+    check_adapters(options)
     for name in ("xnnpack", "coreml,cpu", "mps"):
-        with pytest.raises(DelegateError, match=f"{name} does not keep adapters apart: merge one"):
-            check_adapters(options, get_delegate(name).LIMITS)
+        with pytest.raises(DelegateError, match=f"{name} does not keep adapters apart: export wit"):
+            get_delegate(name).LIMITS.check([Need(Feature.ADAPTERS)])
     for scheme in (Scheme("awq4"), scheme_from_text("rtn4", "rotation=hadamard", 32, 8)):
         with pytest.raises(ExportError, match=r"^(awq|rotation=hadamard) changes the inputs of"):
-            check_adapters(replace(options, scheme=scheme), get_delegate("cpu").LIMITS)
+            check_adapters(replace(options, scheme=scheme))

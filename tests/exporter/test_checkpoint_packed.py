@@ -68,6 +68,90 @@ def test_compressed_tensors(
     assert_read(tmp_path, write(tmp_path, config, pack))
 
 
+class Floats:
+    """A weight of 8-bit floats, in the place of a Rounded one."""
+
+    def __init__(self, rows: int, columns: int, seed: int) -> None:
+        random = torch.Generator().manual_seed(seed)
+        self.values = torch.randn(rows, columns, generator=random).to(torch.float8_e4m3fn)
+        self.scales = torch.rand(rows, 1, generator=random)
+
+    def floats(self) -> torch.Tensor:
+        return self.values.float() * self.scales
+
+
+def test_compressed_tensors_of_several_groups(tmp_path: Path) -> None:
+    """By an exact name, a regular expression (before the class), and a class; one of floats."""
+
+    def pack(rows: int, columns: int, index: int) -> tuple[Any, Tensors]:
+        if index == 2:  # q_proj
+            weight = rounded(rows, columns, 8, -1, index)
+            return weight, compressed(weight, 8, False, False)
+        if index == 9:  # down_proj
+            numbers = Floats(rows, columns, index)
+            return numbers, {"weight": numbers.values, "weight_scale": numbers.scales}
+        bits, group_size = (8, 32) if index == 4 else (4, 16)  # v_proj
+        weight = rounded(rows, columns, bits, group_size, index)
+        return weight, compressed(weight, bits, True, False)
+
+    def group(targets: list[str], layout: str, **weights: object) -> dict[str, Any]:
+        return {"targets": targets, "format": layout, "weights": {"type": "int", **weights}}
+
+    groups = {
+        "a": group(["Linear"], "pack-quantized", num_bits=4, group_size=16),
+        "b": group(["re:.*v_proj$"], "pack-quantized", num_bits=8, group_size=32),
+        "c": group(["model.layers.0.self_attn.q_proj"], "int-quantized", num_bits=8),
+        "d": group(["re:.*down_proj"], "float-quantized", num_bits=8) | {"weights": {"a": 1}},
+    }
+    config = {**COMPRESSED, "format": "mixed-precision", "config_groups": groups}
+    assert_read(tmp_path, write(tmp_path, config, pack))
+
+
+def test_gptq_of_several_sizes(tmp_path: Path) -> None:
+    def pack(rows: int, columns: int, index: int) -> tuple[Rounded, Tensors]:
+        bits, group_size = (8, -1) if index == 2 else (4, 32)
+        weight = rounded(rows, columns, bits, group_size, index)
+        return weight, gptq(weight, bits, 1, weight.groups)
+
+    rules = {"+:.*q_proj": {"bits": 8, "group_size": -1}, "-:lm_head": {}}
+    assert_read(tmp_path, write(tmp_path, {**GPTQ, "sym": False, "dynamic": rules}, pack))
+
+
+class Nf4:
+    """A weight of bitsandbytes, in the place of a Rounded one: blocks of 32 numbers."""
+
+    def __init__(self, rows: int, columns: int, seed: int) -> None:
+        random = torch.Generator().manual_seed(seed)
+        self.shape = rows, columns
+        self.map = torch.rand(16, generator=random)
+        self.codes = torch.randint(0, 16, (rows * columns,), generator=random)
+        self.largest = torch.rand(rows * columns // 32, generator=random)
+
+    def floats(self) -> torch.Tensor:
+        return (self.map[self.codes].view(-1, 32) * self.largest[:, None]).reshape(self.shape)
+
+    def parts(self) -> Tensors:
+        state = {"quant_type": "nf4", "blocksize": 32, "dtype": "float32", "shape": self.shape}
+        pairs = self.codes.view(-1, 2)
+        return {
+            "weight": (pairs[:, :1] * 16 + pairs[:, 1:]).to(torch.uint8),
+            "weight.absmax": self.largest,
+            "weight.quant_map": self.map,
+            "weight.quant_state.bitsandbytes__nf4": torch.tensor(
+                list(json.dumps(state).encode()), dtype=torch.uint8
+            ),
+        }
+
+
+def test_nf4(tmp_path: Path) -> None:
+    def pack(rows: int, columns: int, seed: int) -> tuple[Any, Tensors]:
+        weight = Nf4(rows, columns, seed)
+        return weight, weight.parts()
+
+    config = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    assert_read(tmp_path, write(tmp_path, config, pack))
+
+
 LINEARS = [f"self_attn.{name}_proj" for name in "qkvo"]
 LINEARS += [f"mlp.{name}_proj" for name in ("gate", "up", "down")]
 

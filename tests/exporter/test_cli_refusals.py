@@ -124,7 +124,16 @@ def test_attention_that_a_delegate_lacks(out: Path, stories: Path, delegate: str
     replace_config(stories, model_type="mistral", sliding_window=40)
     assert refusal(out, stories, "--quant", "rtn4", "--delegate", delegate) == (
         f"{delegate} does not support attention over a sliding window, which is 40 positions here: "
-        "export with --delegate cpu or xnnpack, or with a --max-context-len that the window covers."
+        "export with --delegate cpu, xnnpack or coreml, or export with a --max-context-len that "
+        "the window covers."
+    )
+
+
+def test_what_metal_does_not_compute(out: Path, stories: Path) -> None:
+    replace_config(stories, model_type="granite", embedding_multiplier=12.0)
+    assert refusal(out, stories, "--quant", "rtn4", "--delegate", "mps") == (
+        "mps does not compute a factor on the embedding: export with --delegate cpu, xnnpack, "
+        "coreml, vulkan or mlx."
     )
 
 

@@ -253,10 +253,10 @@ ROPE_TYPES = "'default', 'linear', 'dynamic', 'yarn', 'longrope', 'su', 'llama3'
             f"hidden_act None is not supported; {ACTIVATIONS}",
         ),
         (
-            {"quantization_config": {"quant_method": "bitsandbytes", "bits": 4}},
-            "the weights are already quantized (quantization_config, method 'bitsandbytes'); those "
-            "of gptq, awq, compressed-tensors, mxfp4, fp8, fbgemm_fp8 can be read: use one of "
-            "these, or the original float checkpoint.",
+            {"quantization_config": {"quant_method": "hqq", "bits": 4}},
+            "the weights are already quantized (quantization_config, method 'hqq'); those "
+            "of gptq, awq, compressed-tensors, mxfp4, fp8, fbgemm_fp8, bitsandbytes can be read: "
+            "use one of these, or the original float checkpoint.",
         ),
         (
             {"partial_rotary_factor": 0.5},

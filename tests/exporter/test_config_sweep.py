@@ -4,19 +4,19 @@ import random
 
 import pytest
 from support.config_sweep import ALIKE, NEITHER, OURS, THEIRS, changed_configs, outcome
-from support.random_configs import ARCHITECTURES
+from support.families import FAMILIES
 from support.tiers import soaked
 
-SAMPLE = 4  # changed configs of each architecture in every run of the tests
+SAMPLE = 4  # changed configs of each family in every run of the tests
 
 
 @pytest.mark.filterwarnings("ignore")  # transformers' own, of what it is given
 @pytest.mark.parametrize("sample", [SAMPLE, *soaked([None])])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_changed_config(architecture: str, sample: int | None) -> None:
-    configs = list(changed_configs(architecture))
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_a_changed_config(model_type: str, sample: int | None) -> None:
+    configs = list(changed_configs(model_type))
     if sample is not None:
-        configs = random.Random(architecture).sample(configs, sample)
+        configs = random.Random(model_type).sample(configs, sample)
     found = {what: outcome(fields) for what, fields in configs}
     different = {
         what: said for what, said in found.items() if said not in (ALIKE, NEITHER, OURS, THEIRS)

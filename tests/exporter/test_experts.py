@@ -8,7 +8,8 @@ import pytest
 import torch
 from support.expert_models import CLAMPED, EXPERTS, expert_model, with_experts
 from support.exported import Quiet
-from support.family_models import MIXTURE, SHAPE, Case, reference_model
+from support.families.qwen3_moe import MIXTURE
+from support.family_models import SHAPE, Case, reference_model
 from support.small_models import quantized_model
 from support.tiers import checked, soaked
 from torch._decomp import decomposition_table
@@ -90,7 +91,7 @@ def test_who_takes_experts(name: str) -> None:
 def test_an_export_names_experts_that_saw_few_tokens(tmp_path: Path, cpp_build: Path) -> None:
     """Calibrated on few tokens, within a budget."""
     shape = dict(vocab_size=4096, hidden_size=96, num_experts=24, num_experts_per_tok=1)
-    reference_model(Case("Qwen3Moe", "rare", {**MIXTURE, **shape})).save_pretrained(tmp_path)
+    reference_model(Case("qwen3_moe", "rare", {**MIXTURE, **shape})).save_pretrained(tmp_path)
     text = (EMBEDDED / "calibration.txt").read_text(encoding="utf-8")
     (tmp_path / "text.txt").write_text(text[:12000])
     options = ExportOptions(

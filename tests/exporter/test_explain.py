@@ -170,7 +170,7 @@ def odd_mlp(monkeypatch: pytest.MonkeyPatch) -> Iterator[CausalLM]:
     [
         (
             "cpu",
-            "cpu: the delegate has no erf; it computes embeddings, RMSNorm, linears, attention",
+            "cpu: the delegate has no erf; it computes embeddings, RMSNorm, LayerNorm, linears",
         ),
         ("xnnpack", "xnnpack does not take it"),
     ],
@@ -240,7 +240,8 @@ def test_an_explanation_of_the_decoder(explained: Explained) -> None:
 @pytest.mark.parametrize("delegate", ["cpu", "xnnpack"])
 def test_its_json_says_what_the_table_says(delegate: str, explained: Explained) -> None:
     text, found = explained(delegate)
-    assert found["scheme"] == "rtn4"  # of gptq4: the graph is the same
+    assert found["scheme"] == "gptq4"
+    assert found["rotation"] == ("inputs" if delegate == "cpu" else "none")
     shapes, delegation = found["shapes"], found["delegation"]
     conditions, left, changes = shapes["conditions"], delegation["lines"], found["decompositions"]
     told = [f"{size['name']}: {size['least']} to {size['most']}" for size in shapes["varying"]]
@@ -306,17 +307,33 @@ def test_the_command_explains_or_says_why_not(
     assert said.err.splitlines()[-1].startswith(f"Error: {line_with('three tokens')} requires")
 
 
+def rotated(rotation: str) -> Method:
+    """The method of rtn4 with a rotation."""
+    return replace(METHODS["rtn4"], rotation=rotation)
+
+
 @pytest.mark.parametrize(
     ("asked", "taken"),
     [
-        (Scheme("gptq4", 64, 4), Scheme("rtn4", 64, 4)),
-        (Scheme("gptq4", method=Method(descent=0)), Scheme("rtn4")),
-        (Scheme("rtn8"), Scheme("rtn8")),
+        (Scheme("gptq4", 64, 4), Scheme("rtn4", 64, 4, rotated("inputs"))),
+        (Scheme("gptq4", method=Method(rotation="none")), Scheme("rtn4", method=rotated("none"))),
+        (
+            Scheme("gptq4", method=Method(rotation="learned")),
+            Scheme("rtn4", method=rotated("hadamard")),
+        ),
+        (Scheme("rtn8"), Scheme("rtn8", method=METHODS["rtn8"])),
         (Scheme("none"), Scheme("none")),
     ],
 )
 def test_the_scheme_that_makes_the_same_graph(asked: Scheme, taken: Scheme) -> None:
-    """Without rotated inputs, which not every delegate has: they are an argument of the linear."""
-    assert quick_scheme(asked) == replace(
-        taken, method=replace(taken.choice, rotation="none") if taken.name in METHODS else None
-    )
+    assert quick_scheme(asked) == taken
+
+
+def test_the_method_counts(one_layer_checkpoint: Path, tmp_path: Path) -> None:
+    written = tmp_path / "explained.json"
+    arguments = [str(one_layer_checkpoint), "--explain-json", str(written), "--method"]
+    result = CliRunner().invoke(main, [*arguments, "rotation=none"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(written.read_text(encoding="utf-8"))["rotation"] == "none"
+    result = CliRunner().invoke(main, [*arguments, "rotation=all"])
+    assert result.exit_code == 2 and "method rotation='all' is not supported" in result.stderr

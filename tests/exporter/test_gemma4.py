@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.exported import Quiet
-from support.family_models import SHAPE, Case, assert_same, reference_model, tokens_of
-from support.gemma4_configs import GEMMA4
+from support.families.gemma4_text import GEMMA4
+from support.family_models import SHAPE, assert_same, case_of, reference_model, tokens_of
 from support.hybrid_models import SHARED, shared_hybrid
 from support.loading import loaded
 
@@ -88,7 +88,7 @@ def test_what_is_refused(fields: dict[str, Any], said: str) -> None:
 @torch.no_grad()
 def test_keys_that_nothing_reads_may_be_stored(tmp_path: Path) -> None:
     """As in published checkpoints; those of layers with their own may not be left over."""
-    reference = reference_model(Case("Gemma4Text", "shared", GEMMA4))
+    reference = reference_model(case_of("gemma4_text", "shared"))
     reference.save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     tensors = load_file(file)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from gguf import GGMLQuantizationType as Type
+from support.family_data import GgufForm
 from support.family_models import Case, assert_same, reference_model, tokens_of
-from support.gguf_models import GgufForm, write_model
+from support.gguf_models import write_model
 from support.loading import loaded
 
 from exporter.checkpoint import open_checkpoint
@@ -34,7 +35,7 @@ NAMES = {
 
 
 def write(path: Path, value_head_dim: int, more: dict[str, Any], **form: Any) -> Any:
-    case = Case("Qwen3_5Text", "gguf", {**SHAPE, "linear_value_head_dim": value_head_dim})
+    case = Case("qwen3_5_text", "gguf", {**SHAPE, "linear_value_head_dim": value_head_dim})
     reference = reference_model(case)
     more = {
         "ssm.inner_size": 6 * value_head_dim,
@@ -42,7 +43,7 @@ def write(path: Path, value_head_dim: int, more: dict[str, Any], **form: Any) ->
         "full_attention_interval": 2,
         **more,
     }
-    write_model(path, reference, GgufForm("qwen35", NAMES, more, from_one=True, **form))
+    write_model(path, reference, GgufForm("qwen35", NAMES, more, **form))
     return reference
 
 

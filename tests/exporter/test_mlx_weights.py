@@ -51,8 +51,11 @@ def test_mlx(tmp_path: Path, bits: int) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"mode": "mxfp4"}, "'mode': 'mxfp4'}; supported are 2, 4, 8 bits and the mode 'affine'"),
-        ({"bits": 3}, "has quantization {'bits': 3, 'mode': None}; supported are 2, 4, 8 bits"),
+        (
+            {"mode": "mxfp4"},
+            "'mode': 'mxfp4'}; supported are 2, 3, 4, 5, 6, 8 bits and the mode",
+        ),
+        ({"bits": 7}, "has quantization {'bits': 7, 'mode': None}; supported are 2, 3, 4, 5, 6"),
         ({"group_size": 64}, "bits in groups of 64 needs"),
         ({"group_size": None}, "has the group_size None, not a number of inputs."),
     ],

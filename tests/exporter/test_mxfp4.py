@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from support.family_models import CASES, assert_same, reference_model, tokens_of
+from support.family_models import assert_same, case_of, reference_model, tokens_of
 from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
@@ -17,7 +17,7 @@ from quant.weight_type import INT8_GROUPS
 
 integrations = pytest.importorskip("transformers.integrations.mxfp4")
 
-(CASE,) = (case for case in CASES if (case.architecture, case.label) == ("GptOss", "mxfp4"))
+CASE = case_of("gpt_oss", "mxfp4")
 
 
 def packed(generator: torch.Generator, *shape: int) -> dict[str, Tensor]:

@@ -9,8 +9,10 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from support.exported import Quiet
-from support.family_models import GEMMA, QWEN3_5, SHAPE, assert_same, transformers
-from support.gemma4_configs import GEMMA4
+from support.families.gemma2 import GEMMA
+from support.families.gemma4_text import GEMMA4
+from support.families.qwen3_5_text import QWEN3_5
+from support.family_models import SHAPE, assert_same, transformers
 from support.loading import loaded
 
 from exporter.catalogue.find import EMBEDDED, find_checkpoint

@@ -1,7 +1,8 @@
 """Weights that the quantizers' own libraries have packed are read as the floats they stand for.
 
 `packed_by_libraries.safetensors` holds random integers, zero points and scales, and what AutoAWQ
-0.2.9, GPTQModel 7.7.0 and compressed-tensors 0.20.0 made of them.
+0.2.9, GPTQModel 7.7.0 and compressed-tensors 0.20.0 made of them. It also holds what MLX 0.32.4 and
+bitsandbytes 0.50.2 made of random floats, and what they make of it again, on a CPU.
 """
 
 from pathlib import Path
@@ -10,14 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from exporter.checkpoint.packed import (
-    AwqPacking,
-    CompressedPacking,
-    GptqPacking,
-    Packing,
-    UnpackedWeights,
-)
+from exporter.checkpoint.mlx_weights import MlxWeights
+from exporter.checkpoint.nf4 import Nf4Weights
+from exporter.checkpoint.packed import UnpackedWeights
+from exporter.checkpoint.packings import AwqPacking, CompressedPacking, GptqPacking, Packing
 from exporter.checkpoint.safetensors_file import SafetensorsFile
+from exporter.errors import ExportError
 
 STORED = load_file(Path(__file__).with_name("packed_by_libraries.safetensors"))
 GROUP = 32
@@ -42,5 +41,48 @@ def test_what_a_library_packed(name: str, tmp_path: Path) -> None:
         STORED[f"{name}.{part}"] for part in ("values", "zeros", "group_scales", "groups")
     )
     wanted = (values.int() - zeros.int()[:, groups]).float() * scales.float()[:, groups]
-    found = UnpackedWeights(SafetensorsFile(path), packing, tmp_path).tensor("linear.weight")
+    stored = SafetensorsFile(path)
+    found = UnpackedWeights(stored, lambda _: packing, tmp_path).tensor("linear.weight")
     assert torch.equal(found, wanted)
+
+
+def save(name: str, path: Path) -> SafetensorsFile:
+    """Saves what a library made, as the weight of one layer."""
+    parts = {k.removeprefix(name): STORED[k] for k in STORED if k.startswith(f"{name}.")}
+    del parts[".floats"]
+    save_file({f"linear{suffix}": tensor for suffix, tensor in parts.items()}, path)
+    return SafetensorsFile(path)
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 8])
+def test_what_mlx_packed(bits: int, tmp_path: Path) -> None:
+    stored = save(f"mlx{bits}", tmp_path / "model.safetensors")
+    weights = MlxWeights(stored, {"bits": bits, "group_size": GROUP}, tmp_path)
+    wanted = STORED[f"mlx{bits}.floats"]
+    assert weights.shapes() == {"linear.weight": tuple(wanted.shape)}
+    torch.testing.assert_close(weights.tensor("linear.weight"), wanted, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["nf4", "nf4_nested", "fp4_nested"])
+def test_what_bitsandbytes_packed(name: str, tmp_path: Path) -> None:
+    weights = Nf4Weights(save(name, tmp_path / "model.safetensors"), tmp_path)
+    wanted = STORED[f"{name}.floats"]
+    assert weights.shapes() == {"linear.weight": tuple(wanted.shape)}
+    assert torch.equal(weights.tensor("linear.weight"), wanted.float())
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("absmax", "linear.weight.absmax is None, where a weight of"),
+        ("quant_state.bitsandbytes__nf4", "linear.weight has no quant_state.bitsandbytes__nf4 or"),
+    ],
+)
+def test_parts_of_nf4_that_are_missing(part: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save("nf4_nested", path)
+    stored = load_file(path)
+    del stored[f"linear.weight.{part}"]
+    save_file(stored, path)
+    with pytest.raises(ExportError, match=said):
+        Nf4Weights(SafetensorsFile(path), tmp_path)

@@ -137,13 +137,14 @@ def test_sentencepiece(
     assert_equal_to_the_reference(write(tmp_path / "m.gguf", metadata), cpp_build)
 
 
-def test_control_tokens_that_the_file_calls_user_defined(
-    tmp_path: Path, cpp_build: Path, sentencepiece_metadata: dict[str, Any]
+@pytest.mark.parametrize("type", [USER_DEFINED, NORMAL])
+def test_control_tokens_that_the_file_calls_otherwise(
+    type: int, tmp_path: Path, cpp_build: Path, sentencepiece_metadata: dict[str, Any]
 ) -> None:
     """Of Phi-3, whose tokens also take the blanks behind them along, as in llama.cpp."""
     tokens = sentencepiece_metadata["tokenizer.ggml.tokens"]
     types = list(sentencepiece_metadata["tokenizer.ggml.token_type"])
-    types[2] = USER_DEFINED
+    types[2] = type
     metadata = {**sentencepiece_metadata, "tokenizer.ggml.token_type": types}
     blob, end = tmp_path / "blob", tokens.index("<|end|>")
     text = "a</s>\n b<|end|>\n\n c<s> d"

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.family_models import MIXTURE, Case, reference_model
+from support.families.qwen3_moe import MIXTURE
+from support.family_models import Case, reference_model
 from support.hybrid_models import HYBRIDS, SHARED
 from support.tiers import checked, soaked
 from support.torchrun import Starter, entries, finish
@@ -71,7 +72,7 @@ def test_one_that_dies_stops_the_others_and_the_run_resumes(
     assert entries(tmp_path) == alone
 
 
-MIXTURE_CASE = Case("Qwen3Moe", "small", {**MIXTURE, "vocab_size": 4096, "num_hidden_layers": 2})
+MIXTURE_CASE = Case("qwen3_moe", "small", {**MIXTURE, "vocab_size": 4096, "num_hidden_layers": 2})
 
 
 @pytest.mark.parametrize(

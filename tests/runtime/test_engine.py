@@ -5,10 +5,9 @@ import weakref
 from pathlib import Path
 
 import pytest
-from support.hybrid_models import shared_hybrid
+from support.cache_kinds import shared_kind
 from support.servers import wait_for
 from support.tiers import checked, soaked
-from support.windowed_model import shared_windowed
 
 import runtime.engine
 from runtime import Engine, Runner, RunnerError
@@ -24,11 +23,7 @@ PROMPTS = ("Once upon a time", "import os", LONG, "", "def add(a, b):", "x", LON
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
-    if request.param == "full":
-        return request.getfixturevalue("embedded_cpu_pte")
-    if request.param == "windows":
-        return shared_windowed(tmp_path_factory)
-    return shared_hybrid(tmp_path_factory, request.param)
+    return shared_kind(request, tmp_path_factory)
 
 
 def options(i: int) -> dict[str, float]:

@@ -4,9 +4,9 @@ without any."""
 from pathlib import Path
 
 import pytest
-from support.hybrid_models import shared_hybrid
+from support.cache_kinds import shared_kind
 from support.tiers import checked, soaked
-from support.windowed_model import CONTEXT, shared_windowed
+from support.windowed_model import CONTEXT
 
 from runtime import AnswerOptions, Engine, Runner, RunnerError
 
@@ -29,11 +29,7 @@ KINDS: dict[str, AnswerOptions] = {
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
-    if request.param == "full":
-        return request.getfixturevalue("embedded_cpu_pte")
-    if request.param == "windows":
-        return shared_windowed(tmp_path_factory)
-    return shared_hybrid(tmp_path_factory, request.param)
+    return shared_kind(request, tmp_path_factory)
 
 
 def options(i: int) -> AnswerOptions:

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.hybrid_models import shared_hybrid
+from support.cache_kinds import shared_kind
 from support.tiers import checked, soaked
-from support.windowed_model import CONTEXT, shared_windowed
+from support.windowed_model import CONTEXT
 
 from runtime import Chat, Runner, RunnerError
 
@@ -24,9 +24,7 @@ def short_pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
     """A model with a context of CONTEXT."""
-    if request.param == "windows":
-        return shared_windowed(tmp_path_factory)
-    return shared_hybrid(tmp_path_factory, request.param)
+    return shared_kind(request, tmp_path_factory)
 
 
 def told(runner: Runner, prompt: str, sampling: dict[str, float]) -> tuple[str, str, int]:

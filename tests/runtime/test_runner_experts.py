@@ -8,7 +8,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from support.exported import Quiet
-from support.family_models import GPT_OSS, MIXTURE, Case, reference_model, rope
+from support.families.gpt_oss import GPT_OSS
+from support.families.qwen3_moe import MIXTURE
+from support.family_models import Case, reference_model
+from support.rotary_fields import rope
 from support.tiers import checked, soaked
 
 from exporter.catalogue.find import EMBEDDED
@@ -21,9 +24,9 @@ from runtime import Runner
 CONTEXT, BOS, EOS = 300, 0, 2  # the embedded tokenizer puts BOS 0 before texts
 SIZES = dict(vocab_size=4096, num_hidden_layers=2, max_position_embeddings=CONTEXT)
 CASES = {
-    "qwen3_moe": Case("Qwen3Moe", "runner", {**MIXTURE, **SIZES}),
+    "qwen3_moe": Case("qwen3_moe", "runner", {**MIXTURE, **SIZES}),
     "gpt_oss": Case(
-        "GptOss",
+        "gpt_oss",
         "runner",
         {
             **GPT_OSS,

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.hybrid_models import shared_hybrid
+from support.cache_kinds import shared_kind
 from support.tiers import checked, soaked
-from support.windowed_model import shared_windowed
 
 from runtime import Runner
 
@@ -26,12 +25,7 @@ TOKENS = np.random.default_rng(5).integers(3, 500, 150).tolist()
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
-    if request.param in ("full", "float32"):
-        name = "embedded_cpu_pte" if request.param == "full" else "stories_cpu_float_pte"
-        return request.getfixturevalue(name)
-    if request.param == "windows":
-        return shared_windowed(tmp_path_factory)
-    return shared_hybrid(tmp_path_factory, request.param)
+    return shared_kind(request, tmp_path_factory)
 
 
 @pytest.mark.parametrize("kv_cache", ["default", *checked(["float32", "int8"])])

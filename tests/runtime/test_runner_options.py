@@ -37,7 +37,7 @@ def test_the_version_is_the_packages(runner: Path) -> None:
     assert re.fullmatch(
         rf"runner {re.escape(version)}\n"
         rf"built with ExecuTorch {executorch}: the CPU delegate, XNNPACK, ETDump\n"
-        r"reads programs of the CPU delegate of version \d+, sessions of versions 1 and 2\n",
+        r"reads programs of the CPU delegate up to version 7, sessions of versions 1 and 2\n",
         result.stdout,
     )
     assert run(runner, "model.pte", "--version", "--chat").stdout == result.stdout
@@ -84,9 +84,15 @@ USES = [
     ([], "no model was given: pass a .pte file: --help lists the options"),
     (
         ["model.pte"],
-        "no prompt was given: pass -p TEXT, which may be empty, or --chat: --help lists the "
-        "options",
+        "no prompt was given: pass -p TEXT, which may be empty, --chat, or, to a program of "
+        "tensors, --input and --output: --help lists the options",
     ),
+    (
+        ["model.pte", "-p", "Once", "--input", "x.npy"],
+        "--input and --output are for a program of tensors, -p, --chat and --embed for a model of "
+        "language: pass one of both",
+    ),
+    (["model.pte", "--output", "=y.npy"], "--output is '=y.npy', but must be FILE or NAME=FILE"),
     (["-p", "Once", "--"], "no model was given: pass a .pte file: --help lists the options"),
     (["model.pte", "--prompt"], "--prompt needs a value: --help lists the options"),
     (["model.pte", "--json", ""], "--json needs a value"),

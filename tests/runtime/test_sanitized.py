@@ -16,10 +16,20 @@ from runtime.build import build
 pytestmark = [pytest.mark.check, pytest.mark.first]
 
 PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test", "constraint_test"]
-KERNELS = ["attention", "convolution", "delta", "elementwise", "linear", "quantize", "select"]
+KERNELS = [
+    "attention",
+    "convolution",
+    "delta",
+    "elementwise",
+    "linear",
+    "norm",
+    "quantize",
+    "select",
+]
 METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
 DELEGATE = [
-    f"delegate_{name}_test" for name in ("team", "executor", "ops", "segments", "session", "state")
+    f"delegate_{name}_test"
+    for name in ("team", "executor", "ops", "encoder", "segments", "session", "state")
 ]
 THREADED = DELEGATE[:3]  # the others' threads are the team's too
 TESTS = PROGRAMS + DELEGATE + [f"kernel_{name}_test" for name in KERNELS]

@@ -1,6 +1,6 @@
 """Configs with one thing changed: as `transformers` loads them, and as we do.
 
-    PYTHONPATH=tests python -m support.config_sweep [ARCHITECTURE ...]
+    PYTHONPATH=tests python -m support.config_sweep [MODEL_TYPE ...]
 
 prints a row for each family: how many both compute alike, how many only one of them computes, and
 those that both compute differently, of which there must be none.
@@ -14,25 +14,14 @@ from typing import Any
 
 import support.silent  # noqa: F401
 import torch
-from support.family_models import CASES, SHAPE, model_of, our_model, tokens_of, transformers
-from support.random_configs import ARCHITECTURES
+from support.families import FAMILIES
+from support.family_models import SHAPE, case_of, model_of, our_model, tokens_of, transformers
 
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec
 
 ALIKE, NEITHER, OURS, THEIRS = "alike", "neither", "ours alone", "transformers alone"
 TOLERANCE = 1e-4
-# Of an architecture's models, that with most of its options in use.
-_LABELS = {
-    "Llama": "biases",
-    "Mistral": "window",
-    "Qwen2": "window",
-    "Qwen3": "listed-windows",
-    "Qwen3Moe": "some-dense",
-    "GptOss": "yarn",
-    "SmolLM3": "windows",
-    "Phi3": "window",
-}
 _OF_NO_MODEL = {"transformers_version", "dtype", "id2label", "label2id", "architectures"}
 _KINDS = ["sliding_attention", "full_attention", "sliding_attention"]
 # What configs of one family say and others do not read, or read otherwise.
@@ -107,22 +96,19 @@ _ROPES: list[dict[str, Any]] = [
 _PLAIN = {"rope_type": "default", "rope_theta": 50.0}
 
 
-def base_fields(architecture: str) -> dict[str, Any]:
-    """The config.json of one of an architecture's models, with every field."""
-    label = _LABELS.get(architecture)
-    case = next(
-        case for case in CASES if case.architecture == architecture and label in (None, case.label)
-    )
-    config = getattr(transformers, f"{architecture}Config")(**{**SHAPE, **case.fields})
+def base_fields(model_type: str) -> dict[str, Any]:
+    """The config.json of one of a family's models, with every field."""
+    case = case_of(model_type, FAMILIES[model_type].swept)
+    config = transformers.AutoConfig.for_model(model_type, **{**SHAPE, **case.fields})
     fields: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
     fields.pop("time_step_limit", None)  # whose default transformers does not read back
     return {name: value for name, value in fields.items() if name not in _OF_NO_MODEL}
 
 
-def changed_configs(architecture: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def changed_configs(model_type: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """What is changed, and the config: each field dropped, null, and of other values and types;
     fields of other families; rotary fields of every kind in every place."""
-    base = base_fields(architecture)
+    base = base_fields(model_type)
     yield "nothing", base
     for name, value in base.items():
         if name == "model_type":
@@ -222,16 +208,16 @@ def _config_of(fields: dict[str, Any]) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("architectures", nargs="*", default=ARCHITECTURES, metavar="ARCHITECTURE")
+    parser.add_argument("families", nargs="*", default=FAMILIES, metavar="MODEL_TYPE")
     transformers.logging.set_verbosity_error()  # it warns of most of what is changed
     known = (ALIKE, THEIRS, OURS, NEITHER)
     print(f"| family | {' | '.join(known)} | different |\n|---|{'---|' * 5}")
-    for architecture in parser.parse_args().architectures:
-        found = {what: outcome(fields) for what, fields in changed_configs(architecture)}
+    for model_type in parser.parse_args().families:
+        found = {what: outcome(fields) for what, fields in changed_configs(model_type)}
         counts = Counter(found.values())
         different = [f"{what}: {said}" for what, said in found.items() if said not in known]
         numbers = " | ".join(str(counts[one]) for one in known)
-        print(f"| {architecture} | {numbers} | {len(different)} |", *different, sep="\n  ")
+        print(f"| {model_type} | {numbers} | {len(different)} |", *different, sep="\n  ")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How close each family is to transformers: the largest difference of a logit, over the models of
 `family_models` and others at random, in one call and over the cache in pieces.
 
-    PYTHONPATH=tests python -m support.family_parity [--random N] [ARCHITECTURE ...]
+    PYTHONPATH=tests python -m support.family_parity [--random N] [MODEL_TYPE ...]
 
 prints a row for each family, as the table of exporter/README.md has them.
 """
@@ -11,23 +11,24 @@ from collections.abc import Iterator
 
 import support.silent  # noqa: F401
 import torch
+from support.families import FAMILIES
 from support.family_models import (
-    CASES,
     LENGTH,
     PIECES,
     Case,
+    case_of,
     our_model,
+    random_case,
     reference_model,
     tokens_of,
     transformers,
 )
-from support.random_configs import ARCHITECTURES, random_case
 
 
-def cases_of(architecture: str, random: int) -> Iterator[Case]:
-    """The listed models of an architecture, and as many others at random."""
-    yield from (case for case in CASES if case.architecture == architecture)
-    yield from (random_case(architecture, seed) for seed in range(random))
+def cases_of(model_type: str, random: int) -> Iterator[Case]:
+    """The listed models of a family, and as many others at random."""
+    yield from (case_of(model_type, label) for label in FAMILIES[model_type].cases)
+    yield from (random_case(model_type, seed) for seed in range(random))
 
 
 @torch.no_grad()
@@ -45,22 +46,21 @@ def difference(case: Case) -> float:
     return found.item()
 
 
-def row(architecture: str, random: int) -> str:
+def row(model_type: str, random: int) -> str:
     """One family's row."""
-    found = [difference(case) for case in cases_of(architecture, random)]
-    name = reference_model(next(cases_of(architecture, random))).config.model_type
-    return f"| `{name}` | {len(found)} | {max(found):.0e} |"
+    found = [difference(case) for case in cases_of(model_type, random)]
+    return f"| `{model_type}` | {len(found)} | {max(found):.0e} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("architectures", nargs="*", default=ARCHITECTURES, metavar="ARCHITECTURE")
+    parser.add_argument("families", nargs="*", default=FAMILIES, metavar="MODEL_TYPE")
     parser.add_argument("--random", type=int, default=24, metavar="N", help="models at random")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()  # it warns of some of what is drawn
     print("| family | models | parity |\n|---|---|---|")
-    for architecture in arguments.architectures:
-        print(row(architecture, arguments.random), flush=True)
+    for model_type in arguments.families:
+        print(row(model_type, arguments.random), flush=True)
 
 
 if __name__ == "__main__":

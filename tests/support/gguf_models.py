@@ -1,38 +1,17 @@
 """Random models of transformers as GGUF files, as llama.cpp's converter stores them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Type
+from support.families import FAMILIES
+from support.family_data import GgufForm
 from support.gguf_files import llama3_factors, metadata_of, stored_tensors, write_gguf
 from torch import Tensor
-
-
-@dataclass(frozen=True)
-class GgufForm:
-    """How a model is form.
-
-    Attributes:
-        names: the architecture's own keys, by the config's fields.
-        more: metadata behind the architecture's name and a dot.
-        from_one: whether norms are stored as they multiply, and not as distances from 1.
-        factors: tensors beside the model's.
-        type: of matrices.
-        experts: the type of the experts' matrices.
-    """
-
-    architecture: str
-    names: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
-    pairs_rotate: bool = False
-    from_one: bool = False
-    factors: Mapping[str, Any] = field(default_factory=dict)
-    type: Type = Type.F32
-    experts: Type = Type.F32
 
 
 def with_split_experts(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -77,7 +56,7 @@ def write_model(path: Path, reference: Any, form: GgufForm) -> Path:
     }
     if config["tie_word_embeddings"]:
         del tensors["lm_head.weight"]
-    if form.from_one:
+    if FAMILIES[config["model_type"]].norms_from_one:
         tensors = {
             name: tensor + 1
             if name.endswith("norm.weight") and ".linear_attn." not in name
@@ -92,8 +71,8 @@ def write_model(path: Path, reference: Any, form: GgufForm) -> Path:
             made[name] = gguf.quantize(data, form.experts), form.experts
     for name, factors in form.factors.items():
         if isinstance(factors, str):
-            factors = llama3_factors(config["head_dim"], rotary["rope_theta"], rotary).numpy()
-        made[name] = factors, Type.F32
+            factors = llama3_factors(config["head_dim"], rotary["rope_theta"], rotary)
+        made[name] = np.asarray(factors, np.float32), Type.F32
     metadata = metadata_of(form.architecture, config, form.names)
     metadata |= {f"{form.architecture}.{key}": value for key, value in form.more.items()}
     return write_gguf(path, metadata, made)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from support.exported import Quiet
-from support.family_models import QWEN3_5, Case, reference_model
-from support.gemma4_configs import GEMMA4
+from support.families.gemma4_text import GEMMA4
+from support.families.qwen3_5_text import QWEN3_5
+from support.family_models import Case, reference_model
 from support.once import made_once
 
 from exporter.catalogue.find import EMBEDDED
@@ -41,11 +42,11 @@ _GEMMA4 = {
     "sliding_window": 40,  # with calls of 16 tokens, a ring smaller than the context
 }
 HYBRIDS = {
-    "short convolutions": Case("Lfm2", "small", {**_SHAPE, **_LFM2}),
-    "delta rule": Case("Qwen3_5Text", "small", {**_SHAPE, **QWEN3_5}),
+    "short convolutions": Case("lfm2", "small", {**_SHAPE, **_LFM2}),
+    "delta rule": Case("qwen3_5_text", "small", {**_SHAPE, **QWEN3_5}),
 }
 # Without states, but with layers that use the keys and values of others.
-SHARED = {"shared keys": Case("Gemma4Text", "small", {**GEMMA4, **_SHAPE, **_GEMMA4})}
+SHARED = {"shared keys": Case("gemma4_text", "small", {**GEMMA4, **_SHAPE, **_GEMMA4})}
 
 
 def export_hybrid(directory: Path, name: str, scheme: Scheme, **options: Any) -> Path:

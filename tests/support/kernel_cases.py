@@ -17,8 +17,7 @@ CASES = {
     "kernel_convolution_test": ["shapes", "products_alone"],
     "kernel_delta_test": ["shapes", "steps_again", "gates_at_their_ends"],
     "kernel_elementwise_test": [
-        "rms_norm",
-        "plain_norm",
+        "xielu",
         "rope",
         "activations",
         "activation_ends",
@@ -30,6 +29,7 @@ CASES = {
         "half_precision",
     ],
     "kernel_hadamard_test": ["blocks", "one_number"],
+    "kernel_norm_test": ["rms_norm", "plain_norm", "layer_norm", "layer_norm_of_no_numbers"],
     "kernel_softmax_test": ["shares"],
     "kernel_linear_test": [
         "odd_shapes",

@@ -29,6 +29,7 @@ class OddLayer:
     """
     Attributes:
         norms: before the block, behind it, or both.
+        kind: of these and of head_norm: "rms", "layer" (with a bias) or "plain_layer" (without).
         head_norm: of queries and keys: with a weight, without, or none.
         value_norm: values are normed too, without a weight.
         late_norm: heads are normed behind the rotation.
@@ -41,6 +42,7 @@ class OddLayer:
     """
 
     norms: str = "before"
+    kind: str = "rms"
     head_norm: str = "none"
     value_norm: bool = False
     late_norm: bool = False
@@ -71,6 +73,7 @@ def random_decoder(seed: int) -> OddDecoder:
     def layer() -> OddLayer:
         return OddLayer(
             norms=draw.choice(["before", "behind", "both"]),
+            kind=draw.choice(["rms", "layer", "plain_layer"]),
             head_norm=draw.choice(["none", "weight", "plain"]),
             value_norm=draw.random() < 0.3,
             late_norm=draw.random() < 0.3,
@@ -106,6 +109,16 @@ class Norm(nn.Module):
         return normed if self.weight is None else normed * self.weight
 
 
+def norm_of(kind: str, size: int) -> nn.Module:
+    """A norm with a weight, whose kind `OddLayer` names."""
+    if kind == "rms":
+        return Norm(size)
+    norm = nn.LayerNorm(size, eps=1e-5, bias=kind == "layer")
+    for parameter in norm.parameters():
+        parameter.data += 0.3 * torch.randn(size)
+    return norm
+
+
 class OddAttention(nn.Module):
     k_cache: Tensor
     v_cache: Tensor
@@ -116,8 +129,11 @@ class OddAttention(nn.Module):
         sizes = HEADS * HEAD_DIM, KEY_HEADS * HEAD_DIM, KEY_HEADS * HEAD_DIM
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(WIDTH, n, layer.bias) for n in sizes)
         self.o_proj = nn.Linear(HEADS * HEAD_DIM, WIDTH, layer.bias)
-        size = HEAD_DIM if layer.head_norm == "weight" else None
-        self.q_norm, self.k_norm, self.v_norm = Norm(size), Norm(size), Norm(None)
+        self.q_norm, self.k_norm = (
+            norm_of(layer.kind, HEAD_DIM) if layer.head_norm == "weight" else Norm(None)
+            for _ in range(2)
+        )
+        self.v_norm = Norm(None)
         self.sinks = nn.Parameter(torch.randn(HEADS)) if layer.sinks else None
         if layer.output_gate:
             self.g_proj = nn.Linear(WIDTH, HEADS * HEAD_DIM)
@@ -180,8 +196,12 @@ class OddBlocks(nn.Module):
         self.scale = scale
         self.self_attn, self.mlp = OddAttention(layer), OddMLP(layer)
         before, behind = layer.norms != "behind", layer.norms != "before"
-        self.before = nn.ModuleList(Norm(WIDTH) if before else nn.Identity() for _ in range(2))
-        self.behind = nn.ModuleList(Norm(WIDTH) if behind else nn.Identity() for _ in range(2))
+        self.before, self.behind = (
+            nn.ModuleList(
+                norm_of(layer.kind, WIDTH) if present else nn.Identity() for _ in range(2)
+            )
+            for present in (before, behind)
+        )
 
     def forward(self, x: Tensor, ropes: list[tuple[Tensor, Tensor]], start_pos: int) -> Tensor:
         attended = self.behind[0](self.self_attn(self.before[0](x), ropes, start_pos))

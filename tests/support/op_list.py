@@ -108,18 +108,34 @@ class OpList:
         weight = self._floats(kind["weight"]) if "weight" in kind else np.float32(1)
         return norm(heads, weight, kind["eps"]).reshape(x.shape)
 
+    def _layernorm(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        x = slots[kind["input"]]
+        heads = x.reshape(len(x), kind["num_heads"], -1)
+        centered = heads - heads.mean(axis=-1, keepdims=True)
+        weight = self._floats(kind["weight"]) if "weight" in kind else np.float32(1)
+        bias = self._floats(kind["bias"]) if "bias" in kind else np.float32(0)
+        return (norm(centered, weight, kind["eps"]) + bias).reshape(x.shape)
+
     def _elementwise(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
         x, number = slots[kind["input"]], np.float32(kind["number"])
         match kind["function"]:
             case "add":
                 return x + slots[kind["other"]]
             case "multiply":
-                return x * slots[kind["other"]]
+                other = slots[kind["other"]]
+                return (x.reshape(*other.shape, -1) * other[..., None]).reshape(x.shape)
             case "scale":
                 return x * number
             case "soft_cap":
                 return number * np.tanh(x / number)
         return activation(kind["function"], x)
+
+    def _xielu(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        x = slots[kind["input"]]
+        alpha_p, alpha_n, beta = (np.float32(kind[name]) for name in ("alpha_p", "alpha_n", "beta"))
+        positive, negative = np.maximum(x, 0), np.minimum(x, 0)
+        curved = positive * positive * alpha_p + (np.expm1(negative) - negative) * alpha_n
+        return curved + x * beta
 
     def _glu(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
         return activation(kind["activation"], slots[kind["gate"]]) * slots[kind["up"]]
@@ -172,12 +188,18 @@ class OpList:
         x, scores = slots[kind["input"]], slots[kind["scores"]]
         count, chosen = scores.shape[1], kind["num_experts_per_tok"]
         out = np.zeros((len(x), self.program["slots"][kind["output"]]), np.float32)
-        for row, own in enumerate(scores):
-            best = np.sort(np.argsort(-own, kind="stable")[:chosen])
-            among = own[best] if kind["normalized"] else own
-            shares = np.exp(among - among.max()) / np.exp(among - among.max()).sum()
+        sigmoid = kind["sigmoid"]
+        bias = self._floats(kind["choice_bias"]) if "choice_bias" in kind else np.float32(0)
+        for row, own in enumerate(activation("sigmoid", scores) if sigmoid else scores):
+            best = np.sort(np.argsort(-(own + bias), kind="stable")[:chosen])
+            among = own[best] if kind["normalized"] or sigmoid else own
+            if sigmoid:
+                total = among.sum() + np.float32(1e-6) if kind["normalized"] else np.float32(1)
+                shares = among / total * np.float32(kind["share_scale"])
+            else:
+                shares = np.exp(among - among.max()) / np.exp(among - among.max()).sum()
             for place, expert in enumerate(best):
-                share = shares[place if kind["normalized"] else expert]
+                share = shares[place if kind["normalized"] or sigmoid else expert]
                 out[row] += share * self._expert(kind, x[row : row + 1], expert, count)[0]
         return out
 

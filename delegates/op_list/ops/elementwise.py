@@ -45,7 +45,8 @@ _ACTIVATIONS = {
 class Elementwise(Op):
     """
     Attributes:
-        other: of ADD and MULTIPLY.
+        other: of ADD and MULTIPLY; of MULTIPLY it may have fewer columns, each of which multiplies
+            an equal part of a row.
         number: of SCALE and SOFT_CAP.
     """
 
@@ -61,6 +62,11 @@ class Elementwise(Op):
         other = None if self.other is None else places.slot(self.other)
         slots = places.slot(self.input), other, places.slot(self.output)
         return [self.function, *slots, self.number]
+
+    @property
+    def version(self) -> int:
+        by_parts = self.other is not None and self.other.width != self.input.width
+        return 7 if by_parts else self.VERSION
 
     @property
     def label(self) -> str:
@@ -90,12 +96,28 @@ def match_binary(node: Node, values: Values) -> Elementwise | Refused:
     return Elementwise(output=output, nodes=[node], function=function, input=rows[0], other=rows[1])
 
 
+def match_parts(node: Node, values: Values) -> Elementwise | None:
+    """Rows, or heads, times a number for each of them."""
+    for left, right in (args_of(node)[:2], args_of(node)[1::-1]):
+        if not is_rows(left) or not is_rows(right) or node.kwargs:
+            continue
+        if shape_of(right) == (*shape_of(left)[:-1], 1):
+            return Elementwise(
+                output=values.rows(node),
+                nodes=[node],
+                function=Function.MULTIPLY,
+                input=values.rows(left),
+                other=values.rows(right),
+            )
+    return None
+
+
 def match_scale(node: Node, values: Values) -> Elementwise | Refused | None:
     """Rows times a number, or divided by one."""
-    found = _scaled(node, values)
-    if found is None:
+    parts = scaled(node, values)
+    if parts is None:
         return _not_rows(node) if operator_name(node) == "aten::div" else None
-    source, number, nodes = found
+    source, number, nodes = parts
     return Elementwise(
         output=values.rows(node),
         nodes=nodes,
@@ -108,11 +130,11 @@ def match_scale(node: Node, values: Values) -> Elementwise | Refused | None:
 def match_soft_cap(node: Node, values: Values) -> Elementwise | None:
     """number * tanh(rows / number); instead of the division, there may be a product with the
     inverse."""
-    outer = _scaled(node, values)
+    outer = scaled(node, values)
     if outer is None or operator_name(outer[0]) != "aten::tanh":
         return None
     capped = args_of(outer[0])[0]
-    inner = _scaled(capped, values)
+    inner = scaled(capped, values)
     if inner is None or abs(inner[1] * outer[1] - 1) > 1e-6:
         return None
     return Elementwise(
@@ -124,16 +146,16 @@ def match_soft_cap(node: Node, values: Values) -> Elementwise | None:
     )
 
 
-def _scaled(node: Any, values: Values) -> tuple[Node, float, list[Node]] | None:
+def scaled(node: Any, values: Values) -> tuple[Node, float, list[Node]] | None:
     """Returns the rows, the number by which a node multiplies them, and the nodes that do it."""
     name = operator_name(node) if isinstance(node, Node) else ""
     if name not in ("aten::mul", "aten::div") or node.kwargs:
         return None
     for source, factor in (args_of(node), args_of(node)[::-1]):
-        found = values.constants.number(factor) if is_rows(source) else None
-        if found is not None:
-            number = found[0] if name == "aten::mul" else 1 / found[0]
-            return source, number, [*found[1], node]
+        constant = values.constants.number(factor) if is_rows(source) else None
+        if constant is not None:
+            number = constant[0] if name == "aten::mul" else 1 / constant[0]
+            return source, number, [*constant[1], node]
         if name == "aten::div":
             break  # a number divided by rows
     return None
@@ -146,7 +168,7 @@ def _not_rows(node: Node) -> Refused:
 
 MATCHERS: Matchers = {
     "aten::add": (match_binary,),
-    "aten::mul": (match_soft_cap, match_scale, match_binary),
+    "aten::mul": (match_soft_cap, match_scale, match_parts, match_binary),
     "aten::div": (match_scale,),
     **dict.fromkeys(_ACTIVATIONS, (match_activation,)),
 }

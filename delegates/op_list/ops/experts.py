@@ -3,7 +3,7 @@ added."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch.fx import Node
 
@@ -37,6 +37,9 @@ class Experts(Op):
         normalized: whether the weights are the softmax over the chosen scores alone.
         activation: of the gate.
         limit: of gate and up, to which 1 is then added; 0: none.
+        sigmoid: whether scores are the sigmoid of those that are given, and shares are those.
+        choice_bias: is added to the scores for the choice alone; None: nothing is.
+        share_scale: a factor on the shares of sigmoids.
         up_rotated, down_rotated: size of the blocks in which the inputs are rotated; 0: they are
             not.
     """
@@ -56,6 +59,13 @@ class Experts(Op):
     limit: float
     up_rotated: int
     down_rotated: int
+    sigmoid: bool
+    choice_bias: Node | None
+    share_scale: float
+
+    @property
+    def version(self) -> int:
+        return 7 if self.sigmoid else self.VERSION
 
     def fields(self, places: Places) -> list[Field]:
         return [
@@ -72,18 +82,24 @@ class Experts(Op):
             self.up_rotated,
             self.down_rotated,
             self.limit,
+            self.sigmoid,
+            None if self.choice_bias is None else places.vector(self.choice_bias),
+            self.share_scale if self.sigmoid else 0.0,
         ]
 
 
 def match_experts(node: Node, values: Values) -> Experts | Refused:
     x, scores, weights, scales, biases, up_type, down_type, *rest = args_of(node)
     types = up_type, down_type
-    chosen, normalized, name, limit = rest if len(rest) == 4 else (*rest, None)
-    if any(values.constants.name(tensor) is None for tensor in (*weights, *scales, *biases)):
+    chosen, normalized, name, *more = rest
+    defaults: list[Any] = [None, False, None, 1.0]
+    limit, sigmoid, choice_bias, share_scale = more + defaults[len(more) :]
+    given = [*weights, *scales, *biases, *([] if choice_bias is None else [choice_bias])]
+    if any(values.constants.name(tensor) is None for tensor in given):
         return Refused("its weights are computed, not constants")
     if not is_rows(x) or not is_rows(scores) or len(shape_of(x)) == 4:
-        said = f"of {said_shape(x)} and {said_shape(scores)}"
-        return Refused(f"{said}; it takes rows of float32, (1, seq_len, width)")
+        shapes = f"of {said_shape(x)} and {said_shape(scores)}"
+        return Refused(f"{shapes}; it takes rows of float32, (1, seq_len, width)")
     if name not in _ACTIVATIONS:
         return Refused(f"it gates by {name}; it takes {', '.join(_ACTIVATIONS)}")
     hidden, inner = shape_of(x)[-1], shape_of(weights[0])[0]
@@ -98,7 +114,7 @@ def match_experts(node: Node, values: Values) -> Experts | Refused:
     count = len(weights) // 3
     ups = [at for at in range(len(weights)) if at % 3 < 2]
     downs = range(2, len(weights), 3)
-    given = biases or [None] * len(weights)
+    each = biases or [None] * len(weights)
     return Experts(
         output=values.rows(node),
         nodes=[node],
@@ -106,14 +122,17 @@ def match_experts(node: Node, values: Values) -> Experts | Refused:
         scores=values.rows(scores),
         up=Matrix(tuple(sources[at] for at in ups), interleaved=True, experts=count),
         down=Matrix(tuple(sources[at] for at in downs), experts=count),
-        up_biases=tuple(given[at] for at in ups),
-        down_biases=tuple(given[at] for at in downs),
+        up_biases=tuple(each[at] for at in ups),
+        down_biases=tuple(each[at] for at in downs),
         chosen=chosen,
         normalized=normalized,
         activation=_ACTIVATIONS[name],
         limit=limit or 0.0,
         up_rotated=_rotated(types[0]),
         down_rotated=_rotated(types[1]),
+        sigmoid=sigmoid,
+        choice_bias=choice_bias,
+        share_scale=share_scale,
     )
 
 

@@ -130,8 +130,8 @@ def _linear(
     if bias is not None and values.constants.name(bias) is None:
         return Refused("its bias is computed, not a constant")
     if not is_rows(x) or not is_rows(node) or len(shape_of(node)) == 4:
-        said = f"of {said_shape(x)} to {said_shape(node)}"
-        return Refused(f"{said}; it takes rows of float32, (1, seq_len, width)")
+        shapes = f"of {said_shape(x)} to {said_shape(node)}"
+        return Refused(f"{shapes}; it takes rows of float32, (1, seq_len, width)")
     return Linear(
         output=values.rows(node),
         nodes=[node],

@@ -32,9 +32,9 @@ def match_low_rank(node: Node, values: Values) -> Linear | Refused:
 def _linear(node: Any, values: Values) -> Linear | Refused:
     matchers = linear.MATCHERS.get(operator_name(node), ()) if isinstance(node, Node) else ()
     for match in matchers:
-        found = match(node, values)
-        if isinstance(found, Linear | Refused):
-            return found
+        matched = match(node, values)
+        if isinstance(matched, Linear | Refused):
+            return matched
     return Refused("what it adds to does not come from a linear")
 
 

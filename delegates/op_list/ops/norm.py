@@ -68,9 +68,9 @@ def match_norm(node: Node, values: Values) -> Norm | None:
 def match_plain_norm(node: Node, values: Values) -> Norm | None:
     """Matches a norm without a weight."""
     for x, factor in (args_of(node), args_of(node)[::-1]):
-        found = _match_factor(x, factor, values) if is_rows(x) else None
-        if found is not None:
-            eps, nodes = found
+        factored = _match_factor(x, factor, values) if is_rows(x) else None
+        if factored is not None:
+            eps, nodes = factored
             return _norm(node, [*nodes, node], values.rows(x), None, eps, values)
     return None
 

@@ -103,6 +103,7 @@ class Op:
     READS: ClassVar[tuple[str, ...]] = ()  # the fields that hold the rows it reads
     IN_PLACE: ClassVar[tuple[str, ...]] = ()  # those of them that its output may overwrite
     ONE_ROW: ClassVar[bool] = False  # whether it computes one row of many
+    VERSION: ClassVar[int] = 6  # of the first program that had it
     # The fields that hold its matrices, and what the name of each adds to the op's.
     MATRICES: ClassVar[Mapping[str, str]] = {}
 
@@ -127,6 +128,11 @@ class Op:
     def adopt(self, nodes: Sequence[Node]) -> None:
         """Takes over nodes that only reshape its input."""
         self.nodes = [*nodes, *self.nodes]
+
+    @property
+    def version(self) -> int:
+        """Of the first program that had it."""
+        return self.VERSION
 
     @property
     def label(self) -> str:

@@ -29,8 +29,8 @@ class SelectLast(Op):
 def match_select_last(node: Node, values: Values) -> SelectLast | Refused:
     rows, dim, index = args_of(node)
     if not is_rows(rows) or len(shape_of(rows)) != 3 or (dim, index) != (1, -1):
-        said = f"[{index}] of dimension {dim} of {said_shape(rows)}"
-        return Refused(f"{said}; it takes the last of rows of float32, (1, seq_len, width)")
+        place = f"[{index}] of dimension {dim} of {said_shape(rows)}"
+        return Refused(f"{place}; it takes the last of rows of float32, (1, seq_len, width)")
     return SelectLast(output=values.rows(node), nodes=[node], input=values.rows(rows))
 
 

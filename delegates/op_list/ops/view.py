@@ -34,8 +34,8 @@ def match_view(node: Node, values: Values) -> View | Refused:
         or any(len(shape) == 2 for shape in shapes)
         or width_of(source) != width_of(node)
     ):
-        said = f"of {said_shape(source)} as {said_shape(node)}"
-        return Refused(f"{said}; it takes rows as heads, and heads as rows")
+        both = f"of {said_shape(source)} as {said_shape(node)}"
+        return Refused(f"{both}; it takes rows as heads, and heads as rows")
     return View(output=values.rows(node), nodes=[node], input=values.rows(source))
 
 

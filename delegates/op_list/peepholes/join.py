@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from delegates.op_list.matrix import Matrix
 from delegates.op_list.op_list import OpList
-from delegates.op_list.ops import Attention, Elementwise, Function, Glu, Linear, Op
+from delegates.op_list.ops import (
+    Attention,
+    Elementwise,
+    Function,
+    Glu,
+    Linear,
+    Op,
+    SegmentAttention,
+)
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows
 
@@ -13,7 +21,7 @@ def gate(ops: OpList, op: Op) -> Refused | None:
     """A product whose one factor is an activation: a GLU."""
     if not isinstance(op, Elementwise) or op.function is not Function.MULTIPLY:
         return None
-    if op.other is None or op.input is op.other:
+    if op.other is None or op.input is op.other or op.input.width != op.other.width:
         return None
     activations = [ops.maker(rows) for rows in op.reads()]
     for activation, up in zip(activations, (op.other, op.input), strict=True):
@@ -37,7 +45,7 @@ def gate(ops: OpList, op: Op) -> Refused | None:
 
 def join_query_key_value(ops: OpList, op: Op) -> Refused | None:
     """One matrix for the queries, keys and values of an attention, which reads its columns."""
-    if not isinstance(op, Attention):
+    if not isinstance(op, Attention | SegmentAttention):
         return None
     linears = _alike(ops, op, "query, key and value")
     if isinstance(linears, Refused):

@@ -16,19 +16,19 @@ def add_in_linear(ops: OpList, op: Op) -> Refused | None:
         return None
     if op.input is op.other:
         return Refused("it adds rows to themselves")
-    found = False
+    changed = False
     for kept, added in ((op.input, op.other), (op.other, op.input)):
         linear = ops.maker(added)
         if not isinstance(linear, Linear):
             continue
-        found = True
+        changed = True
         if _can_add(ops, op, linear, kept):
             ops.remove(op)
             ops.reread(linear, "residual", kept)
             ops.rewrite(linear, op.output)
             linear.nodes = [*linear.nodes, *op.nodes]
             return None
-    if not found:
+    if not changed:
         return Refused(
             "neither operand comes from a linear, which could add its output to the other"
         )

@@ -43,18 +43,18 @@ def get_family(model_type: object) -> Family:
             f"{', '.join(family_names())}."
         )
     try:
-        found = entry_point.load()
+        loaded = entry_point.load()
     except (ImportError, AttributeError) as error:
         raise ExportError(
             f"model_type {model_type!r} ({entry_point.value}) cannot be imported: {error}; repair "
             "the package that provides it."
         ) from error
-    if not isinstance(found, Family):
+    if not isinstance(loaded, Family):
         raise ExportError(
             f"model_type {model_type!r} ({entry_point.value}) is not a Family; repair the package "
             "that provides it."
         )
-    return found
+    return loaded
 
 
 def decoder_spec(fields: Mapping[str, Any]) -> DecoderSpec:
@@ -78,12 +78,12 @@ def language_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ExportError(f"num_hidden_layers is {layers}; at most {_MOST_LAYERS} are supported.")
     if text is None:
         return fields
-    said = {
+    outer = {
         name: fields[name] for name in _OF_THE_WHOLE if name in fields and text.get(name) is None
     }
     if fields.get(_TIED) is False:  # then the text's true is a default
-        said[_TIED] = False
-    return {**text, **said}
+        outer[_TIED] = False
+    return {**text, **outer}
 
 
 def _own() -> list[str]:
@@ -91,5 +91,5 @@ def _own() -> list[str]:
 
 
 def _offered() -> dict[str, importlib.metadata.EntryPoint]:
-    found = importlib.metadata.entry_points(group=_GROUP)
-    return {entry_point.name: entry_point for entry_point in found}
+    entries = importlib.metadata.entry_points(group=_GROUP)
+    return {entry_point.name: entry_point for entry_point in entries}

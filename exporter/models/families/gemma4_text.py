@@ -189,10 +189,10 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
 
 def is_unread(spec: DecoderSpec, name: str) -> bool:
     """Published checkpoints also store keys and values of layers that use another's."""
-    found = _KEYS_AND_VALUES.fullmatch(name)
-    if found is None or int(found[1]) >= spec.num_hidden_layers:
+    match = _KEYS_AND_VALUES.fullmatch(name)
+    if match is None or int(match[1]) >= spec.num_hidden_layers:
         return False
-    return spec.layers[int(found[1])].attention.shares is not None
+    return spec.layers[int(match[1])].attention.shares is not None
 
 
 FAMILY = Family("gemma4_text", spec, stored, is_unread)

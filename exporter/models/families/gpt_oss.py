@@ -58,8 +58,8 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
     number, part, kind = rest.split(".")
     whole = "down_proj" if part == "down_proj" else "gate_up_proj"
     if kind == "bias":
-        found = Stored((f"{block}.mlp.experts.{whole}_bias",)).entry(int(number))
-        return Stored((name,)).or_else(_own_rows(found, part))
+        entry = Stored((f"{block}.mlp.experts.{whole}_bias",)).entry(int(number))
+        return Stored((name,)).or_else(_own_rows(entry, part))
     alone = Stored((f"{block}.mlp.experts.{number}.{whole}",))
     stacked = Stored((f"{block}.mlp.experts.{whole}",)).entry(int(number)).transposed()
     packed = _own_rows(alone, part).or_else(_own_rows(stacked, part))

@@ -1,6 +1,6 @@
 """Granite 3: Llama with four multipliers. Those of blocks and of logits are folded into weights."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from exporter.models.fields import count, flag, positive
 from exporter.models.spec import DecoderSpec, LayerSpec
 from exporter.models.tensor_layout import Stored
 
-_DEFAULTS = {
+DEFAULTS = {
     "rms_norm_eps": 1e-6,
     "rope_theta": 10000.0,
     "max_position_embeddings": 2048,
@@ -22,18 +22,18 @@ _DEFAULTS = {
 
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
-    fields = {**_DEFAULTS, **config}
+    fields = {**DEFAULTS, **config}
     bias = flag(fields, "attention_bias")
     layer = LayerSpec(
         attention(fields, bias=bias, out_bias=bias), mlp(fields, flag(fields, "mlp_bias"))
     )
-    return multiplied(fields, layer)
+    return multiplied(fields, [layer] * count(fields, "num_hidden_layers"))
 
 
-def multiplied(fields: Mapping[str, Any], layer: LayerSpec) -> DecoderSpec:
-    """Returns a decoder of that layer with Granite's multipliers."""
-    mixer = replace(layer.attention, scale=positive(fields, "attention_multiplier"))
-    layers = [replace(layer, mixer=mixer)] * count(fields, "num_hidden_layers")
+def multiplied(fields: Mapping[str, Any], layers: Iterable[LayerSpec]) -> DecoderSpec:
+    """Returns a decoder of these layers with Granite's multipliers."""
+    scale = positive(fields, "attention_multiplier")
+    layers = [replace(layer, mixer=replace(layer.attention, scale=scale)) for layer in layers]
     residual = positive(fields, "residual_multiplier")
     embedding = positive(fields, "embedding_multiplier")
     return replace(
@@ -41,7 +41,7 @@ def multiplied(fields: Mapping[str, Any], layer: LayerSpec) -> DecoderSpec:
         embedding_scale=None if embedding == 1 else embedding,
         folded=(
             ("self_attn.o_proj", residual),
-            ("mlp.down_proj", residual),
+            ("down_proj", residual),
             ("model.norm", 1 / positive(fields, "logits_scaling")),
         ),
     )

@@ -38,7 +38,8 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
         mixer = replace(mixer, rotary=None)
     size = count(fields, "shared_intermediate_size")
     layer = LayerSpec(mixer, mlp({**fields, "intermediate_size": size}))
-    return granite.multiplied({**fields, "layer_types": None}, layer)
+    layers = [layer] * count(fields, "num_hidden_layers")
+    return granite.multiplied({**fields, "layer_types": None}, layers)
 
 
 def _check_dense(fields: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """LFM2 and LFM2.5: gated short convolutions, and attention with norms of heads in a few layers. The
 size of the feed-forward part is computed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from exporter.errors import ExportError
@@ -62,9 +62,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 def _kinds(fields: Mapping[str, Any]) -> list[str]:
     """Returns each layer's kind: as listed, or by the indices of those with attention."""
     layers = count(fields, "num_hidden_layers")
-    kinds = layer_types(fields, (FULL, _CONVOLUTION))
-    if kinds and len(kinds) != layers:
-        raise ExportError(f"layer_types lists {len(kinds)} layers; num_hidden_layers is {layers}.")
+    kinds = listed_kinds(fields, (FULL, _CONVOLUTION))
     indices = fields.get("full_attn_idxs")
     if kinds or indices is None:
         return kinds or [FULL] * layers
@@ -73,6 +71,14 @@ def _kinds(fields: Mapping[str, Any]) -> list[str]:
             f"full_attn_idxs is {indices!r}; it must list layers from 0 to {layers - 1}."
         )
     return [FULL if index in indices else _CONVOLUTION for index in range(layers)]
+
+
+def listed_kinds(fields: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    """Returns each layer's kind; empty if the config does not list them."""
+    kinds, layers = layer_types(fields, known), count(fields, "num_hidden_layers")
+    if kinds and len(kinds) != layers:
+        raise ExportError(f"layer_types lists {len(kinds)} layers; num_hidden_layers is {layers}.")
+    return kinds
 
 
 def _intermediate_size(fields: Mapping[str, Any]) -> int:

@@ -14,7 +14,7 @@ from exporter.models.spec import DecoderSpec, DeltaSpec, LayerSpec
 from exporter.models.tensor_layout import Stored
 
 _DELTA = "linear_attention"
-_DEFAULTS = {
+DEFAULTS = {
     "vocab_size": 248320,
     "rms_norm_eps": 1e-6,
     "max_position_embeddings": 32768,
@@ -34,14 +34,14 @@ _OF_IMAGES = ("mrope_section", "mrope_interleaved")
 
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
-    fields = {**_DEFAULTS, **config}
+    fields = {**DEFAULTS, **config}
     of_text = {name: value for name, value in given_rope(fields).items() if name not in _OF_IMAGES}
     fields |= {"rope_parameters": of_text, "rope_scaling": None}
     refuse(fields, "hidden_act", "silu", "swish")  # that of the convolution too
     refuse(fields, "attn_output_gate", True)
     bias = flag(fields, "attention_bias")
     attention = unrotated_attention(fields, bias=bias, out_bias=bias, qk_norm="heads")
-    attention = replace(attention, rotary=rotary(fields, attention.head_dim), gated=True)
+    attention = replace(attention, rotary=rotary(fields, attention.head_dim), gate="numbers")
     delta = DeltaSpec(
         num_key_heads=count(fields, "linear_num_key_heads"),
         num_value_heads=count(fields, "linear_num_value_heads"),

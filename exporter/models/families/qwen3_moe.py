@@ -9,7 +9,7 @@ from exporter.models.config import attention, decoder, experts, mlp, windowed
 from exporter.models.family import Family
 from exporter.models.fields import FULL, SLIDING, count, flag
 from exporter.models.spec import DecoderSpec, ExpertsSpec, LayerSpec
-from exporter.models.tensor_layout import Stored
+from exporter.models.tensor_layout import Stored, stacked_expert
 
 _DEFAULTS = {
     "rms_norm_eps": 1e-6,
@@ -34,12 +34,15 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     number = count(fields, "num_hidden_layers")
     kinds = [SLIDING if slides else FULL] * number
     pairs = zip(*(windowed(fields, layer, kinds) for layer in (dense, sparse)), strict=True)
-    step, only_dense = count(fields, "decoder_sparse_step"), _mlp_only(fields, number)
-    layers = [
-        pair[(index + 1) % step == 0 and index not in only_dense]
-        for index, pair in enumerate(pairs)
-    ]
-    return decoder(fields, layers)
+    chosen = zip(pairs, sparse_layers(fields), strict=True)
+    return decoder(fields, [pair[is_sparse] for pair, is_sparse in chosen])
+
+
+def sparse_layers(fields: Mapping[str, Any]) -> list[bool]:
+    """Returns, for each layer, whether it has experts."""
+    number, step = (count(fields, name) for name in ("num_hidden_layers", "decoder_sparse_step"))
+    dense = _mlp_only(fields, number)
+    return [(index + 1) % step == 0 and index not in dense for index in range(number)]
 
 
 def _mlp_only(fields: Mapping[str, Any], layers: int) -> list[int]:
@@ -60,12 +63,9 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
     layer = spec.layers[int(block.split(".")[2])].feed_forward
     assert isinstance(layer, ExpertsSpec)
     number, part, _ = rest.split(".")
-    whole = "down_proj" if part == "down_proj" else "gate_up_proj"
-    stacked = Stored((f"{block}.mlp.experts.{whole}",)).entry(int(number))
-    if part != "down_proj":
-        begin = 0 if part == "gate_proj" else layer.intermediate_size
-        stacked = stacked.rows(begin, begin + layer.intermediate_size)
-    return stacked.or_else(Stored((name,)))
+    names = f"{block}.mlp.experts.gate_up_proj", f"{block}.mlp.experts.down_proj"
+    together = stacked_expert(*names, int(number), part, layer.intermediate_size)
+    return together.or_else(Stored((name,)))
 
 
 FAMILY = Family("qwen3_moe", spec, stored)

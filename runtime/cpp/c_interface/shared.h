@@ -114,6 +114,18 @@ inline Status check(const thimble_options& options) {
                       number("min_p").check(double{options.min_p})});
 }
 
+/// Starts a recording of at most so many calls and bytes; 0: the defaults.
+inline Status start_recording(Recorder& recorder, int64_t max_calls, int64_t max_bytes) {
+  constexpr int64_t kMaxBytes = int64_t{1} << 30;  // a flatbuffer ends at 2 GB
+  const Status right = first_error({check<int64_t>("max_calls", max_calls, 0, INT32_MAX),
+                                    check<int64_t>("max_bytes", max_bytes, 0, kMaxBytes)});
+  if (!right.ok()) return right;
+  RecordingBounds bounds;
+  if (max_calls > 0) bounds.max_calls = max_calls;
+  if (max_bytes > 0) bounds.max_bytes = max_bytes;
+  return recorder.start(bounds);
+}
+
 /// Those that null stands for.
 inline constexpr thimble_options kDefaultOptions = {0, 0.0f, 0, 1.0f, 0.0f, 0};
 

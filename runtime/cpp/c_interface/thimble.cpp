@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "c_interface/load_options.h"
 #include "c_interface/shared.h"
 #include "constraint/json.h"
 #include "model/version.h"
@@ -23,33 +24,17 @@ using thimble::first_error;
 using thimble::generate_options;
 using thimble::given;
 using thimble::guarded;
+using thimble::kLoadDefaults;
 using thimble::report;
 using thimble::run_guarded;
 using thimble::to_callback;
+using thimble::to_load;
 using thimble::write_tokens;
 
 static_assert(static_cast<int>(thimble::ConstraintText::Kind::kJsonSchema) == THIMBLE_JSON_SCHEMA &&
               static_cast<int>(thimble::ConstraintText::Kind::kRegex) == THIMBLE_REGEX &&
               static_cast<int>(thimble::ConstraintText::Kind::kChoice) == THIMBLE_CHOICE &&
               static_cast<int>(thimble::ConstraintText::Kind::kGrammar) == THIMBLE_GRAMMAR);
-
-constexpr int64_t kMaxRecordingBytes = int64_t{1} << 30;  // a flatbuffer ends at 2 GB
-
-thimble::Status check(const thimble_load_options& options) {
-  return first_error({check("threads", options.threads, 0, thimble::kMaxThreads),
-                      check<int32_t>("cache_type", options.cache_type, THIMBLE_CACHE_DEFAULT,
-                                     THIMBLE_CACHE_INT8)});
-}
-
-constexpr thimble_load_options kLoadDefaults = {0, THIMBLE_CACHE_DEFAULT, 0};
-
-thimble::LoadOptions to_load(const thimble_load_options& options) {
-  thimble::LoadOptions load;
-  load.threads = options.threads;
-  load.cache_type = options.cache_type;
-  load.huge_pages = options.huge_pages != 0;
-  return load;
-}
 
 thimble_runner* to_handle(thimble::Result<std::unique_ptr<thimble::Runner>> runner, char* error,
                           size_t error_size) {
@@ -299,14 +284,10 @@ int thimble_verify(thimble_runner* runner, char* error, size_t error_size) {
 int thimble_start_recording(thimble_runner* runner, int64_t max_calls, int64_t max_bytes,
                             char* error, size_t error_size) {
   return run_guarded(error, error_size, [&]() -> thimble::Status {
-    const thimble::Status right = first_error(
-        {given({{"runner", runner}}), check<int64_t>("max_calls", max_calls, 0, INT32_MAX),
-         check<int64_t>("max_bytes", max_bytes, 0, kMaxRecordingBytes)});
+    const thimble::Status right = given({{"runner", runner}});
     if (!right.ok()) return right;
-    thimble::RecordingBounds bounds;
-    if (max_calls > 0) bounds.max_calls = max_calls;
-    if (max_bytes > 0) bounds.max_bytes = max_bytes;
-    return runner->runner->model().program().recorder().start(bounds);
+    return thimble::start_recording(runner->runner->model().program().recorder(), max_calls,
+                                    max_bytes);
   });
 }
 

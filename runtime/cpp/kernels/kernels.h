@@ -153,6 +153,29 @@ struct ElementwiseArgs {
   float* y;
 };
 
+/// y = beta * x + alpha_p * x^2, of x <= 0: + alpha_n * (exp(x) - 1 - x); y may be x. NaN gives
+/// NaN.
+struct XieluArgs {
+  const float* x;
+  float alpha_p;
+  float alpha_n;
+  float beta;
+  size_t n;
+  float* y;
+};
+
+/// y = (x - mean) / sqrt(mean of (x - mean)^2 + eps) * weight + bias, for n numbers; y may be x.
+/// The mean is taken in two parts, the second that of x - the first: so numbers far from 0 lose
+/// nothing. Sums are those of rms_norm; the last product and sum are fused.
+struct LayerNormArgs {
+  const float* x;
+  const float* weight;  ///< [n] or null: all 1
+  const float* bias;    ///< [n] or null: all 0
+  float eps;
+  size_t n;
+  float* y;
+};
+
 /// y = activation(gate) * up, then + the old value of `y`, if `accumulate`; y may be gate or
 /// up. With a limit, gate is min(gate, limit) and up is min(max(up, -limit), limit) + 1.
 struct GluArgs {
@@ -294,6 +317,8 @@ struct Variant {
   /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x; weight may be null:
   /// all 1. The sum of squares: 16 fused chains, of equal index % 16, added in halves.
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y);
+  void (*layer_norm)(const LayerNormArgs&);
+  void (*xielu)(const XieluArgs&);
   /// x = exp(x - the largest x) / their sum, for n >= 1 numbers. The sum: 16 chains, of equal index
   /// % 16, added as lane_sum() does.
   void (*softmax)(float* x, size_t n);

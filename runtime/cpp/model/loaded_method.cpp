@@ -8,6 +8,7 @@
 
 #include "model/log_capture.h"
 #include "model/mapped_loader.h"
+#include "model/method_delegates.h"
 
 namespace thimble {
 namespace {
@@ -17,32 +18,13 @@ using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::MethodMeta;
 
-/// ExecuTorch's error as the end of a sentence.
-std::string reason(Error error, const LogCapture& log) {
-  const std::string code = executorch::runtime::to_string(error);
-  return log.error().empty() ? code : log.error() + " (" + code + ")";
-}
-
-/// The same for a model that may be damaged; our own delegates' sentences already tell what to do.
-std::string advice(Error error, const LogCapture& log, bool ours) {
-  if (ours && !log.error().empty()) return log.error();
-  return reason(error, log) + ": check the file with --verify";
-}
-
-/// Our delegate that a program runs on; null: none.
-const char* own_backend(const MethodMeta& meta) {
-  for (const char* backend : {THIMBLE_CPU_BACKEND, THIMBLE_METAL_BACKEND}) {
-    if (meta.uses_backend(backend)) return backend;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(const PteFile& file,
                                                          const std::string& method,
-                                                         const LoadOptions& options) {
-  std::unique_ptr<LoadedMethod> program(new LoadedMethod(file, method));
+                                                         const LoadOptions& options,
+                                                         Signature signature) {
+  std::unique_ptr<LoadedMethod> program(new LoadedMethod(file, method, signature));
   if (options.record) {
     Status started = program->recorder_.start({});
     if (!started.ok()) return started;
@@ -102,34 +84,41 @@ Status LoadedMethod::no_method() const {
                        "(tokens, input_pos) -> logits: export it with python -m exporter");
 }
 
-Status LoadedMethod::check_signature(const MethodMeta& meta) const {
-  bool expected = meta.num_inputs() == 2 && meta.num_outputs() == 1;
-  for (size_t i = 0; expected && i < 2; ++i) {
+/// Of a file whose method is as another command has it.
+Status LoadedMethod::other_signature(const MethodMeta& meta) const {
+  if (signature_ == Signature::kLogits && meta.num_inputs() == 1) {
+    return Status::error(file_.path() +
+                         " embeds texts and generates none: use runner --embed, or Embedder in "
+                         "Python");
+  }
+  if (signature_ == Signature::kRow && meta.num_inputs() == 2) {
+    return Status::error(file_.path() +
+                         " generates text and embeds none: use runner -p or --chat, or Runner in "
+                         "Python");
+  }
+  return no_method();
+}
+
+Status LoadedMethod::check_signature(const MethodMeta& meta) {
+  const size_t inputs = signature_ == Signature::kLogits ? 2 : 1;
+  bool expected = meta.num_inputs() == inputs && meta.num_outputs() == 1;
+  for (size_t i = 0; expected && i < inputs; ++i) {
     const auto input = meta.input_tensor_meta(i);
     expected = input.ok() && input->scalar_type() == ScalarType::Long;
   }
   if (expected) {
     const auto output = meta.output_tensor_meta(0);
-    expected = output.ok() && output->scalar_type() == ScalarType::Float &&
-               output->nbytes() == sizeof(float) * static_cast<size_t>(vocab_size_);
+    width_ = output.ok() ? static_cast<int64_t>(output->nbytes() / sizeof(float)) : 0;
+    expected = output.ok() && output->scalar_type() == ScalarType::Float && width_ > 0 &&
+               (signature_ == Signature::kRow || width_ == vocab_size_);
   }
-  return expected ? Status() : no_method();
+  return expected ? Status() : other_signature(meta);
 }
 
 Status LoadedMethod::find_delegates(const MethodMeta& meta) {
-  std::string last;
-  for (size_t i = 0; i < meta.num_backends(); ++i) {
-    const auto name = meta.get_backend_name(i);
-    if (!name.ok()) return no_method();
-    if (executorch::runtime::get_backend_class(*name) == nullptr) {
-      return Status::error(file_.path() + " runs on " + *name +
-                           ", which this runner does not include: export it with --delegate cpu");
-    }
-    if (*name == last) continue;
-    last = *name;
-    delegates_ += (delegates_.empty() ? "" : ",") + last;
-  }
-  return {};
+  const Result<std::string> delegates = delegates_of(meta, file_.path());
+  if (delegates.ok()) delegates_ = *delegates;
+  return delegates.status();
 }
 
 /// Starts only the threads that the program will run on.
@@ -199,11 +188,11 @@ Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens,
   int64_t rows = 0;
   bool decodes = true;
   for (const thimble_segment& segment : segments) {
-    rows += segment.logit_rows;
+    rows += signature_ == Signature::kRow ? 1 : segment.logit_rows;
     decodes = decodes && segment.start_pos > 0 && segment.logit_rows == segment.rows;
   }
   // What is there is not cleared again for a call of more rows than the one before.
-  const auto size = static_cast<size_t>(rows * vocab_size_);
+  const auto size = static_cast<size_t>(rows * width_);
   if (logits_.size() < size) logits_.resize(size);
   const Status status = session_->ask_for(segments, &logits_);
   if (!status.ok()) return status;
@@ -220,17 +209,18 @@ Result<const float*> LoadedMethod::execute(const std::vector<int64_t>& tokens, i
                                        {1, static_cast<int32_t>(tokens.size())}, ScalarType::Long);
   const auto position_tensor = executorch::extension::from_blob(&start_pos, {1}, ScalarType::Long);
   const Recorder::Call call(recorder_, phase, static_cast<int64_t>(tokens.size()));
-  const auto outputs =
-      module_->execute(method_, {EValue(*tokens_tensor), EValue(*position_tensor)});
+  std::vector<EValue> inputs{EValue(*tokens_tensor)};
+  if (signature_ == Signature::kLogits) inputs.emplace_back(*position_tensor);
+  const auto outputs = module_->execute(method_, inputs);
   if (!outputs.ok()) {
     return Status::error("the method " + method_ + " failed at position " +
                          std::to_string(start_pos) + ": " +
                          advice(outputs.error(), log, session_ != nullptr));
   }
   if (outputs->size() != 1 || !outputs->front().isTensor() ||
-      outputs->front().toTensor().numel() != vocab_size_) {
-    return Status::error("the logits of the method " + method_ + " are not (1, " +
-                         std::to_string(vocab_size_) + "): export it with python -m exporter");
+      outputs->front().toTensor().numel() != width_) {
+    return Status::error("the output of the method " + method_ + " is not (1, " +
+                         std::to_string(width_) + "): export it with python -m exporter");
   }
   return outputs->front().toTensor().const_data_ptr<float>();
 }

@@ -19,19 +19,28 @@ namespace thimble {
 /// The method that computes the complete model, by the name that ExecuTorch's runners use.
 inline constexpr const char* kForward = "forward";
 
-/// A method of the program inside a PteFile, as ExecuTorch runs it: `(tokens int64 (1, seq_len),
-/// input_pos int64 (1,)) -> logits float32 (1, vocab_size)` over its own key/value cache.
+/// What a method takes and gives.
+enum class Signature {
+  kLogits,  ///< `(tokens int64 (1, seq_len), input_pos int64 (1,)) -> logits float32 (1,
+            ///< vocab_size)`, over its own key/value cache
+  kRow      ///< `(tokens int64 (1, seq_len)) -> float32 (1, width)` of a whole text
+};
+
+/// A method of the program inside a PteFile, as ExecuTorch runs it.
 class LoadedMethod {
  public:
   /// Loads a method of `file`, which must outlive it.
   static Result<std::unique_ptr<LoadedMethod>> load(const PteFile& file, const std::string& method,
-                                                    const LoadOptions& options);
+                                                    const LoadOptions& options,
+                                                    Signature signature = Signature::kLogits);
 
   const std::string& method() const { return method_; }
 
   int64_t max_seq_len() const { return max_seq_len_; }
   int64_t max_context_len() const { return max_context_len_; }
   int64_t vocab_size() const { return vocab_size_; }
+  /// Numbers of a row of the output: logits, or those of a text.
+  int64_t width() const { return width_; }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
 
   /// The delegates it runs on, by ExecuTorch's names, separated by commas.
@@ -46,33 +55,36 @@ class LoadedMethod {
   /// A named blob, in place, valid as long as the program; empty if not found.
   std::string_view named_data(const char* name);
 
-  /// Runs the method over tokens at positions start_pos ... The result has vocab_size() logits of
-  /// the last token, valid until the next call.
+  /// Runs the method over tokens at positions start_pos ... The result has width() numbers: the
+  /// logits of the last token, or the text's row. Valid until the next call.
   Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos);
 
   /// Whether it runs segments: the complete method is one call of the CPU delegate.
   bool runs_segments() const { return runs_segments_; }
 
-  /// Runs the method over tokens of the session's caches. The result has vocab_size() logits of
-  /// each row that gets them, valid until the next call.
+  /// Runs the method over tokens of the session's caches. The result has width() logits of each row
+  /// that gets them, or those of each text, valid until the next call.
   Result<const float*> run(const std::vector<int64_t>& tokens,
                            const std::vector<thimble_segment>& segments);
 
  private:
-  LoadedMethod(const PteFile& file, const std::string& method) : file_(file), method_(method) {}
+  LoadedMethod(const PteFile& file, const std::string& method, Signature signature)
+      : file_(file), method_(method), signature_(signature) {}
   void note_facts();
   Result<const float*> execute(const std::vector<int64_t>& tokens, int64_t start_pos,
                                const char* phase);
   Status read_constants();
   Status read_constant(const char* name, int64_t* value);
   Status no_method() const;
-  Status check_signature(const executorch::runtime::MethodMeta& meta) const;
+  Status other_signature(const executorch::runtime::MethodMeta& meta) const;
+  Status check_signature(const executorch::runtime::MethodMeta& meta);
   Status find_delegates(const executorch::runtime::MethodMeta& meta);
   Status start(const LoadOptions& options, const executorch::runtime::MethodMeta& meta);
   Status load_method(const LoadOptions& options);
 
   const PteFile& file_;
   const std::string method_;
+  const Signature signature_;
   Recorder recorder_;
   std::unique_ptr<SessionHandle> session_;  ///< closed after the module is gone
   std::unique_ptr<ThreadPoolUse> pool_;     ///< ends after the module is gone; null where unused
@@ -81,6 +93,7 @@ class LoadedMethod {
   int64_t max_seq_len_ = 0;
   int64_t max_context_len_ = 0;
   int64_t vocab_size_ = 0;
+  int64_t width_ = 0;
   std::vector<int32_t> eos_ids_;
   std::string delegates_;
   int32_t threads_ = 0;

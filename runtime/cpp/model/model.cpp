@@ -13,6 +13,11 @@ const uint8_t* bytes_of(std::string_view blob) {
 
 Result<std::shared_ptr<Model>> Model::load(Result<PteFile> file, const LoadOptions& options) {
   if (!file.ok()) return file.status();
+  if (file->has("thimble.signature") && !file->has("thimble.tokenizer")) {
+    return Status::error(file->path() +
+                         " takes tensors, not text: run it with --input FILE.npy and --output "
+                         "FILE.npy, or as a Program");
+  }
   std::shared_ptr<Model> model(new Model(std::move(*file)));
   Result<std::unique_ptr<LoadedMethod>> program =
       LoadedMethod::load(model->file_, kForward, options);

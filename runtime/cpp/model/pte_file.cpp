@@ -164,6 +164,13 @@ Status PteFile::check(bool at_load_only) const {
   return {};
 }
 
+bool PteFile::has(const std::string& blob) const {
+  for (const Range& range : ranges_) {
+    if (range.name == blob) return true;
+  }
+  return false;
+}
+
 Status PteFile::verify() const { return check(/*at_load_only=*/false); }
 
 Status PteFile::check_output(const std::string& path) const {

@@ -38,6 +38,8 @@ class PteFile {
   /// The ExecuTorch program: the file's first program_size() bytes.
   const uint8_t* data() const { return data_; }
   size_t program_size() const { return program_size_; }
+  /// Whether it has a blob of that name, such as "thimble.tokenizer".
+  bool has(const std::string& blob) const;
   /// A value that identifies the file: the checksum of its record, which holds the checksums of
   /// everything else, and its size.
   uint64_t fingerprint() const { return uint64_t{record_crc32_} << 32 ^ program_size_; }

@@ -13,10 +13,12 @@
 #include "platform/signals.h"
 #include "platform/streams.h"
 #include "program/chat_lines.h"
+#include "program/embed_lines.h"
 #include "program/interrupt.h"
 #include "program/options.h"
 #include "program/recording_signal.h"
 #include "program/standard_output.h"
+#include "program/tensor_files.h"
 #include "runner/draft.h"
 #include "runner/runner.h"
 
@@ -48,7 +50,10 @@ Result<int> continue_prompt(Runner& runner, const Options& options,
 /// Fails if one file has two purposes.
 Status check_names(const Options& options) {
   std::vector<std::string> files{options.model};
-  for (const std::string& path : {options.etdump, options.json, options.session}) {
+  std::vector<std::string> outputs{options.etdump, options.json, options.session};
+  for (const NamedFile& file : options.inputs) files.push_back(file.path);
+  for (const NamedFile& file : options.outputs) outputs.push_back(file.path);
+  for (const std::string& path : outputs) {
     if (path.empty()) continue;
     for (const std::string& other : files) {
       if (platform::same_file(path, other)) {
@@ -122,7 +127,16 @@ int run(const Options& options) {
   if (options.verify) {
     status = verify(options.model);
     if (!status.ok()) return fail(status, kBadUse);
-    if (!options.prompt && !options.chat) return 0;
+    if (!options.prompt && !options.chat && !options.embed && !options.takes_tensors()) return 0;
+  }
+  if (options.embed) {
+    const Result<int> code = embed_lines(options);
+    return code.ok() ? *code : fail(code.status(), kBadUse);
+  }
+  if (options.takes_tensors()) {
+    bool began = false;
+    status = run_on_files(options, &began);
+    return status.ok() ? 0 : fail(status, began ? kFailed : kBadUse);
   }
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Runner>> loaded = Runner::load(options.model, options.load);

@@ -200,6 +200,21 @@ Option stop(const std::string& name, std::vector<std::string>* texts) {
           }};
 }
 
+/// Each use adds a file, as FILE or NAME=FILE: a name has neither a slash nor a dot.
+Option tensor_file(const std::string& name, std::vector<NamedFile>* files) {
+  return {name, "", true, [files](const std::string& name, const std::string& text) {
+            const size_t equals = text.find('=');
+            const bool named = equals != std::string::npos && equals < text.find_first_of("/.");
+            NamedFile file{named ? text.substr(0, equals) : "",
+                           named ? text.substr(equals + 1) : text};
+            if (file.path.empty() || (named && file.name.empty())) {
+              return Status::error(name + " is '" + text + "', but must be FILE or NAME=FILE");
+            }
+            files->push_back(std::move(file));
+            return Status();
+          }};
+}
+
 /// Each use adds one, in place of an earlier one of the same token.
 Option bias(const std::string& name, LogitChangeOptions* changes) {
   return {name, "", true, [changes](const std::string& name, const std::string& text) {
@@ -254,6 +269,8 @@ std::vector<Option> all_options(Options* options) {
        }},
       text("--adapter", &options->adapter),
       text("--draft", &options->draft),
+      tensor_file("--input", &options->inputs),
+      tensor_file("--output", &options->outputs),
       text("--session", &options->session),
       {"--etdump", "", true,
        [options](const std::string& name, const std::string& path) {
@@ -265,6 +282,12 @@ std::vector<Option> all_options(Options* options) {
       text("--json", &options->json),
       text("--system", &options->system),
       flag("--chat", &options->chat),
+      flag("--embed", &options->embed),
+      {"--prompt-name", "", true,
+       [options](const std::string&, const std::string& text) {
+         options->prompt_name = text;
+         return Status();
+       }},
       flag("--verify", &options->verify),
       flag("--version", &options->version),
       {"--help", "-h", false,
@@ -287,8 +310,24 @@ const Option* find(const std::vector<Option>& options, std::string_view name) {
 Status check(const Options& options) {
   const std::string hint = ": --help lists the options";
   if (options.model.empty()) return Status::error("no model was given: pass a .pte file" + hint);
-  if (!options.prompt && !options.chat && !options.verify) {
-    return Status::error("no prompt was given: pass -p TEXT, which may be empty, or --chat" + hint);
+  if (options.embed && options.chat) {
+    return Status::error("--embed and --chat contradict each other: pass one of them" + hint);
+  }
+  if (options.prompt_name && !options.embed) {
+    return Status::error(
+        "--prompt-name has no effect without --embed: add --embed, or leave it out");
+  }
+  if (options.takes_tensors() && (options.prompt || options.chat || options.embed)) {
+    return Status::error(
+        "--input and --output are for a program of tensors, -p, --chat and --embed for a model of "
+        "language: pass one of both");
+  }
+  if (!options.prompt && !options.chat && !options.embed && !options.verify &&
+      !options.takes_tensors()) {
+    return Status::error(
+        "no prompt was given: pass -p TEXT, which may be empty, --chat, or, to a program of "
+        "tensors, --input and --output" +
+        hint);
   }
   if (!options.system.empty() && !options.chat) {
     return Status::error(

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "answer/generate_options.h"
 #include "constraint/constraint.h"
@@ -10,6 +11,12 @@
 #include "model/session_handle.h"
 
 namespace thimble {
+
+/// A file of a tensor, and the tensor's name; "": the next in order.
+struct NamedFile {
+  std::string name;
+  std::string path;
+};
 
 /// The options of the command line.
 struct Options {
@@ -19,18 +26,25 @@ struct Options {
   std::optional<uint64_t> seed;
   LoadOptions load;
   ConstraintText constraint;
-  bool relax = false;   ///< what is not supported of its schemas is left out
-  std::string adapter;  ///< "": none
-  std::string draft;    ///< "ngram" or a smaller model's file; "": none
+  bool relax = false;              ///< what is not supported of its schemas is left out
+  std::string adapter;             ///< "": none
+  std::string draft;               ///< "ngram" or a smaller model's file; "": none
+  std::vector<NamedFile> inputs;   ///< of a program of tensors
+  std::vector<NamedFile> outputs;  ///< of it
   std::string session;
   std::string etdump;
   std::string json;
   std::string system;
   bool logprobs = false;  ///< write them with the statistics
   bool chat = false;
+  bool embed = false;
+  std::optional<std::string> prompt_name;  ///< of --embed
   bool verify = false;
   bool help = false;
   bool version = false;
+
+  /// Whether they are for a program of tensors.
+  bool takes_tensors() const { return !inputs.empty() || !outputs.empty(); }
 };
 
 /// Reads the command line. The error is one sentence with the value and what is allowed.

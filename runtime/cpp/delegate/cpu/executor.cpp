@@ -37,7 +37,7 @@ void give_outputs(const Call& call, OpContext& context) {
     if (context.slots[slot] == call.outputs[i]) continue;
     any = true;
     const size_t width = context.width(slot);
-    if (context.program.slots[slot].last_only) continue;
+    if (!context.program.slots[slot].has_all_rows()) continue;
     for (size_t row = part.first; row < part.last; ++row) {
       std::copy_n(context.row(slot, row), width,
                   call.outputs[i] + (context.chunk.first + row) * width);
@@ -52,7 +52,7 @@ Piece piece_of(const Piece& segment, const Chunk& chunk) {
   const size_t last = std::min(segment.first + segment.rows, chunk.first + chunk.rows);
   if (first >= last) return {};
   return {first - chunk.first, last - first, segment.position + (first - segment.first),
-          segment.caches};
+          segment.caches, segment.segment};
 }
 
 /// Those of a chunk's rows that are in a piece, counted there.
@@ -67,6 +67,7 @@ void show_output(const Call& call, const Op& op, OpRows rows, OpContext& context
   if (call.listener == nullptr) return;
   if (context.thread == 0 && rows.count > 0) {
     const uint32_t slot = std::visit([](const auto& kind) { return kind.output; }, op.kind);
+    if (context.program.slots[slot].pooled) rows = {0, context.chunk.segments.size()};
     call.listener->on_output(op, context.row(slot, rows.first), rows.count, context.width(slot),
                              context.stride(slot));
   }
@@ -146,8 +147,8 @@ Status CpuExecutor::run(const Call& call) {
   for (const Segment& segment : call.segments) {
     const auto start_pos = static_cast<size_t>(segment.start_pos);
     if (program_.keeps()) session_->return_to(number_, segment.cache, start_pos);
-    segments_.push_back(
-        {first, segment.rows, start_pos, &session_->caches(number_, segment.cache)});
+    segments_.push_back({first, segment.rows, start_pos, &session_->caches(number_, segment.cache),
+                         segments_.size()});
     first += segment.rows;
   }
   session_->team().run([&](size_t thread) { run_on(thread, call, *last); });
@@ -161,11 +162,12 @@ Status CpuExecutor::run(const Call& call) {
 }
 
 void CpuExecutor::give_last(const Call& call, size_t count) const {
-  for (size_t i = 0; i < call.outputs.size() && count > 0; ++i) {
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
     const Value& value = program_.outputs[i];
     const Slot& slot = program_.slots[value.slot];
-    if (!slot.last_only || slots_[value.slot] == call.outputs[i]) continue;
-    std::copy_n(slots_[value.slot] + (count - 1) * slot.width, slot.width, call.outputs[i]);
+    const size_t rows = slot.pooled ? call.segments.size() : count;
+    if (slot.has_all_rows() || rows == 0 || slots_[value.slot] == call.outputs[i]) continue;
+    std::copy_n(slots_[value.slot] + (rows - 1) * slot.width, slot.width, call.outputs[i]);
   }
 }
 
@@ -180,27 +182,43 @@ void CpuExecutor::run_on(size_t thread, const Call& call, Range last) {
                     call.tokens,
                     adapter_of(call),
                     thread,
+                    segments_,
                     {},
                     {},
                     OpTimer(thread == 0 ? call.tracer : nullptr)};
+  if (program_.needs_segments) return run_segments(call, context);
   // Chunks of the same size, in complete tiles except the last.
   const size_t most = workspace_.chunk_rows();
   const size_t chunks = (call.rows + most - 1) / most;
   const size_t even = kernels::round_up((call.rows + chunks - 1) / chunks, kernels_.tile.mr);
   const size_t rows = std::min(even, most);
   for (size_t first = 0; first < call.rows; first += rows) {
-    const size_t count = std::min(rows, call.rows - first);
-    context.chunk = chunk_of(first, count, last);
-    context.piece = {0, count, 0, nullptr};
-    take_inputs(call, context);
-    for (const Op& op : program_.ops) {
-      const std::optional<OpRows> op_rows = rows_of(op, context.chunk);
-      if (!op_rows.has_value()) continue;
-      run_op(op, *op_rows, context);
-      show_output(call, op, *op_rows, context);
-    }
-    give_outputs(call, context);
+    run_chunk(call, chunk_of(first, std::min(rows, call.rows - first), last), context);
   }
+}
+
+void CpuExecutor::run_segments(const Call& call, OpContext& context) const {
+  for (size_t first = 0, next; first < segments_.size(); first = next) {
+    size_t rows = segments_[first].rows;
+    for (next = first + 1; next < segments_.size() && next - first < kMostLastRows; ++next) {
+      if (rows + segments_[next].rows > workspace_.chunk_rows()) break;
+      rows += segments_[next].rows;
+    }
+    run_chunk(call, {segments_[first].first, rows, {0, 0}, 0, {first, next}}, context);
+  }
+}
+
+void CpuExecutor::run_chunk(const Call& call, const Chunk& chunk, OpContext& context) const {
+  context.chunk = chunk;
+  context.piece = {0, chunk.rows, 0, nullptr};
+  take_inputs(call, context);
+  for (const Op& op : program_.ops) {
+    const std::optional<OpRows> op_rows = rows_of(op, chunk);
+    if (!op_rows.has_value()) continue;
+    run_op(op, *op_rows, context);
+    show_output(call, op, *op_rows, context);
+  }
+  give_outputs(call, context);
 }
 
 void CpuExecutor::run_op(const Op& op, OpRows rows, OpContext& context) const {

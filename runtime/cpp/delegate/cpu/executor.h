@@ -70,6 +70,9 @@ class CpuExecutor {
   CallAdapter adapter_of(const Call& call) const;
   /// One thread's part of a call, of whose rows `last` get logits.
   void run_on(size_t thread, const Call& call, Range last);
+  /// The same of a program that needs whole segments: as many together as fit a chunk.
+  void run_segments(const Call& call, OpContext& context) const;
+  void run_chunk(const Call& call, const Chunk& chunk, OpContext& context) const;
   /// Its part of an op, on the rows of the chunk that the op computes.
   void run_op(const Op& op, OpRows rows, OpContext& context) const;
   /// Copies the last row of the logits to the program's own output, where that is elsewhere.

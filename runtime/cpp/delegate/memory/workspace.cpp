@@ -116,22 +116,22 @@ class Planner {
     size_t bytes = needs_.columns + needs_.columns / kColumnStep * kStepBytes +
                    (needs_.normed_columns + needs_.shrunk) * sizeof(float) + needs_.shared_per_row;
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
-      if (space_.bound_[slot] || program_.slots[slot].last_only) continue;
+      if (space_.bound_[slot] || !program_.slots[slot].has_all_rows()) continue;
       bytes += space_.strides_[slot] * sizeof(float);
     }
     const size_t most = round_up(kChunkRows, tile_.mr);
     const size_t fitting = bytes > 0 ? kMostBytes / bytes / tile_.mr * tile_.mr : most;
     size_t rows = std::clamp(fitting, kMatvecRows, most);
     for (const CacheShape& cache : program_.caches) rows = std::min(rows, cache.most_rows());
-    return rows;
+    return program_.needs_segments ? std::max(rows, program_.num_positions) : rows;
   }
 
   std::vector<size_t> place_slots(Layout* layout) const {
     std::vector<size_t> offsets;
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
-      const size_t rows = program_.slots[slot].last_only
-                              ? std::min(kMostLastRows, space_.chunk_rows_)
-                              : space_.chunk_rows_;
+      const size_t rows = program_.slots[slot].has_all_rows()
+                              ? space_.chunk_rows_
+                              : std::min(kMostLastRows, space_.chunk_rows_);
       const size_t bytes = rows * space_.strides_[slot] * sizeof(float);
       offsets.push_back(layout->add(space_.bound_[slot] ? 0 : bytes));
     }

@@ -235,6 +235,8 @@ void Checker::takes_positions(size_t count) {
   program_.num_positions = std::min(program_.num_positions, count);
 }
 
+void Checker::takes_segments() { program_.needs_segments = true; }
+
 void Checker::takes_halves(uint32_t adapter, uint64_t offset, uint64_t count) {
   uint64_t& used = program_.adapters[adapter].num_halves;
   check(offset <= kMostFloats, "has numbers from " + std::to_string(offset) + " on");
@@ -243,14 +245,19 @@ void Checker::takes_halves(uint32_t adapter, uint64_t offset, uint64_t count) {
 
 void Checker::leaves_last_only(uint32_t slot) { program_.slots[slot].last_only = true; }
 
+void Checker::leaves_pooled(uint32_t slot) { program_.slots[slot].pooled = true; }
+
 void Checker::has_rows_of(std::initializer_list<uint32_t> inputs, uint32_t output) {
   if (!wrong_.empty()) return;
-  const bool last_only = program_.slots[*inputs.begin()].last_only;
+  const Slot first = program_.slots[*inputs.begin()];
   for (const uint32_t input : inputs) {
-    check(program_.slots[input].last_only == last_only,
+    check(program_.slots[input].last_only == first.last_only,
           "reads the last row of a slot and all rows of another");
+    check(program_.slots[input].pooled == first.pooled,
+          "reads a row for each segment of a slot and all rows of another");
   }
-  if (last_only) leaves_last_only(output);
+  if (first.last_only) leaves_last_only(output);
+  if (first.pooled) leaves_pooled(output);
 }
 
 void Checker::check_arguments() {
@@ -260,7 +267,7 @@ void Checker::check_arguments() {
     tokens += value.role == Role::kTokens;
     positions += value.role == Role::kStartPos;
     if (value.role != Role::kRows || !has_slot(value.slot)) continue;
-    check(!taken[value.slot] && !program_.slots[value.slot].last_only,
+    check(!taken[value.slot] && program_.slots[value.slot].has_all_rows(),
           "slot " + std::to_string(value.slot) + " cannot take an input");
     taken[value.slot] = true;
   }
@@ -269,7 +276,11 @@ void Checker::check_arguments() {
             " of positions");
   check(tokens == 1 || !program_.embeds(), "it embeds tokens, and takes none");
   check(positions == 1 || !program_.keeps(), "it has a cache, and takes no position");
-  check(positions == 1 || !program_.has_positions(), "it rotates heads, and takes no position");
+  const bool from_zero = program_.needs_segments;  // whatever it may be given
+  check(positions == 1 || from_zero || !program_.has_positions(),
+        "it rotates heads, and takes no position");
+  check(!from_zero || program_.has_positions(), "it reads whole texts, of any length");
+  check(!from_zero || !program_.keeps(), "it reads whole texts, and has a cache");
   check(!program_.outputs.empty(), "it has no output");
   for (const Value& value : program_.outputs) {
     check(value.role == Role::kRows, "an output is not rows");

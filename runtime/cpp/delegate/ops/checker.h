@@ -10,6 +10,8 @@ namespace thimble::cpu {
 
 /// Far above any model, far below what would overflow a size.
 constexpr size_t kMostHeads = size_t{1} << 12;
+/// The same of the rows of a segment that is run as a whole.
+constexpr size_t kMostSegmentRows = size_t{1} << 17;
 
 /// Checks what the numbers of a program refer to, keeps the first error, and sets what Program
 /// derives from them. Each function returns whether there was no error so far.
@@ -60,12 +62,16 @@ class Checker {
   void reads_window(uint32_t cache, size_t window);
   /// Records that the op supports the positions below `count`.
   void takes_positions(size_t count);
+  /// Records that the op works on whole segments.
+  void takes_segments();
   /// Records that the op reads `count` numbers of an adapter that exists.
   void takes_halves(uint32_t adapter, uint64_t offset, uint64_t count);
   /// Records that the slot holds only the rows that get logits.
   void leaves_last_only(uint32_t slot);
-  /// Records that the output has as many rows as the inputs: those that get logits, or all of a
-  /// call.
+  /// Records that the slot holds a row for each segment.
+  void leaves_pooled(uint32_t slot);
+  /// Records that the output has as many rows as the inputs: those that get logits, one for each
+  /// segment, or all of a call.
   void has_rows_of(std::initializer_list<uint32_t> inputs, uint32_t output);
 
  private:

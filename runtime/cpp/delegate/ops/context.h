@@ -67,6 +67,7 @@ struct OpContext {
   const int64_t* tokens;  ///< of the whole call
   CallAdapter adapter;    ///< of the segments' caches
   size_t thread;
+  const std::vector<Piece>& segments;  ///< of the call, rows counted from its first
   Chunk chunk;
   Piece piece;  ///< of an op that runs per segment; else the whole chunk, without caches
   OpTimer timer;
@@ -74,10 +75,16 @@ struct OpContext {
   size_t threads() const { return team.size(); }
   /// Row `row` in a slot that has it.
   float* row(uint32_t slot, size_t row) const {
+    if (program.slots[slot].pooled) return pooled_row(slot, chunk.segments.first + row);
     const bool last_only = program.slots[slot].last_only;
     size_t index = piece.first + row - (last_only ? chunk.last.first : 0);
     if (workspace.is_bound(slot)) index += last_only ? chunk.last_before : chunk.first;
     return slots[slot] + index * workspace.stride(slot);
+  }
+  /// The row of a segment of the call, which is in the chunk, in a pooled slot.
+  float* pooled_row(uint32_t slot, size_t segment) const {
+    const size_t before = workspace.is_bound(slot) ? 0 : chunk.segments.first;
+    return slots[slot] + (segment - before) * workspace.stride(slot);
   }
   /// The distance from one row of a slot to the next, in floats.
   size_t stride(uint32_t slot) const { return workspace.stride(slot); }

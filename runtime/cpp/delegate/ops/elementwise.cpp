@@ -5,6 +5,7 @@
 #include "delegate/ops/checker.h"
 #include "delegate/ops/context.h"
 #include "delegate/ops/row_needs.h"
+#include "delegate/threads/share.h"
 
 namespace thimble::cpu {
 
@@ -29,7 +30,13 @@ void ElementwiseOp::check(Checker* checker) const {
   checker->check(function != Function::kSoftCap || number > 0,
                  "has the soft cap " + std::to_string(number));
   if (!kernels::is_binary(function)) return checker->has_rows_of({input}, output);
-  checker->has_slot(other, width);
+  if (function != Function::kMultiply) {
+    checker->has_slot(other, width);
+  } else if (checker->has_slot(other)) {
+    const size_t parts = checker->width(other);
+    checker->check(parts > 0 && width % parts == 0,
+                   "multiplies " + std::to_string(width) + " columns by " + std::to_string(parts));
+  }
   checker->has_rows_of({input, other}, output);
 }
 
@@ -43,6 +50,10 @@ Work ElementwiseOp::run(const Op& op, OpRows rows, OpContext& context) const {
   const size_t columns = context.width(input);
   const bool binary = kernels::is_binary(function);
   context.timer.begin(op.debug_id);
+  if (binary && context.width(other) != columns) {
+    multiply_parts(rows, context);
+    return context.work(2 * rows.count * columns * sizeof(float), 0, rows.count);
+  }
   const Part part = context.part(rows, columns);
   const size_t first = part.columns.first;
   for (size_t row = part.rows.first; row < part.rows.last; ++row) {
@@ -52,6 +63,17 @@ Work ElementwiseOp::run(const Op& op, OpRows rows, OpContext& context) const {
   }
   const size_t moved = binary ? 3 : 2;
   return context.work(moved * rows.count * columns * sizeof(float), 0, rows.count);
+}
+
+void ElementwiseOp::multiply_parts(OpRows rows, OpContext& context) const {
+  const size_t parts = context.width(other), each = context.width(input) / parts;
+  const Range mine = share(rows.count * parts, context.thread, context.threads());
+  for (size_t i = mine.first; i < mine.last; ++i) {
+    const size_t row = rows.first + i / parts, part = i % parts;
+    context.kernels.elementwise({Function::kScale, context.row(input, row) + part * each, nullptr,
+                                 context.row(other, row)[part], each,
+                                 context.row(output, row) + part * each});
+  }
 }
 
 }  // namespace thimble::cpu

@@ -4,7 +4,8 @@
 
 namespace thimble::cpu {
 
-/// A function of each number of one slot, or of two.
+/// A function of each number of one slot, or of two. A product's other slot may have fewer columns:
+/// each multiplies an equal part of a row.
 struct ElementwiseOp {
   kernels::Function function;
   uint32_t input;
@@ -19,6 +20,9 @@ struct ElementwiseOp {
   void walk(RowNeeds* rows) const;
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
+
+ private:
+  void multiply_parts(OpRows rows, OpContext& context) const;
 };
 
 }  // namespace thimble::cpu

@@ -45,6 +45,10 @@ size_t row_bytes(const Weight& weight) {
          sizeof(kernels::RowParams);
 }
 
+RoutingForm form_of(const ExpertsOp& op, size_t experts, const float* choice_bias) {
+  return {experts, op.num_experts_per_tok, op.normalized, op.sigmoid, choice_bias, op.share_scale};
+}
+
 /// The matrices of all experts in one weight.
 struct ExpertWeights {
   const Weight& shape;
@@ -79,7 +83,7 @@ class Experts {
             context.numbers(op.up_bias), experts_, op.up_rotated},
         down_{context.program.weights[op.down_weight], context.weights[op.down_weight],
               context.numbers(op.down_bias), experts_, op.down_rotated},
-        routing_(experts_, op.num_experts_per_tok, op.normalized),
+        routing_(form_of(op, experts_, context.numbers(op.choice_bias))),
         scratch_(context.workspace.scratch(context.thread)) {
     const size_t routed = rows.count * op.num_experts_per_tok;
     gated_ = reinterpret_cast<float*>(context.workspace.shared());
@@ -318,11 +322,13 @@ class Experts {
 }  // namespace
 
 ExpertsOp ExpertsOp::read(const FlatbufferTable& table) {
-  return {table.scalar<uint32_t>(0),   table.scalar<uint32_t>(1),  table.scalar<uint32_t>(2),
-          table.scalar<uint32_t>(3),   table.scalar<uint32_t>(4),  read_floats(table.table(5)),
-          read_floats(table.table(6)), table.scalar<uint32_t>(7),  table.scalar<uint8_t>(8) != 0,
-          read_function(table, 9),     table.scalar<uint32_t>(10), table.scalar<uint32_t>(11),
-          table.scalar<float>(12)};
+  return {
+      table.scalar<uint32_t>(0),   table.scalar<uint32_t>(1),      table.scalar<uint32_t>(2),
+      table.scalar<uint32_t>(3),   table.scalar<uint32_t>(4),      read_floats(table.table(5)),
+      read_floats(table.table(6)), table.scalar<uint32_t>(7),      table.scalar<uint8_t>(8) != 0,
+      read_function(table, 9),     table.scalar<uint32_t>(10),     table.scalar<uint32_t>(11),
+      table.scalar<float>(12),     table.scalar<uint8_t>(13) != 0, read_floats(table.table(14)),
+      table.scalar<float>(15)};
 }
 
 void ExpertsOp::check(Checker* checker) const {
@@ -347,6 +353,9 @@ void ExpertsOp::check(Checker* checker) const {
   checker->check(output != input && output != scores,
                  "reads and writes slot " + std::to_string(output));
   checker->has_activation(activation);
+  checker->check(std::isfinite(share_scale), "scales by " + std::to_string(share_scale));
+  checker->has_optional_floats(choice_bias, experts);
+  checker->check(sigmoid || !choice_bias.present(), "has a bias of the choice, but no sigmoids");
   checker->check(limit >= 0 && std::isfinite(limit), "has the limit " + std::to_string(limit));
   checker->has_optional_floats(up_bias, up.rows);
   checker->has_optional_floats(down_bias, down.rows);
@@ -372,7 +381,7 @@ WorkspaceNeeds ExpertsOp::needs(const Program& program, const kernels::Variant& 
   const Weight& up = program.weights[up_weight];
   const Weight& down = program.weights[down_weight];
   const size_t experts = program.slots[scores].width;
-  const Routing routing(experts, num_experts_per_tok, normalized);
+  const Routing routing(form_of(*this, experts, nullptr));
   const size_t row = std::max(row_bytes(up), row_bytes(down));
   WorkspaceNeeds needs;
   needs.shared_per_row = num_experts_per_tok * (down.columns * sizeof(float) + row);

@@ -20,6 +20,9 @@ struct ExpertsOp {
   uint32_t up_rotated = 0;
   uint32_t down_rotated = 0;
   float limit = 0;  ///< of gate and up; 0: none
+  bool sigmoid = false;
+  Floats choice_bias;  ///< of sigmoids
+  float share_scale = 1;
 
   static constexpr const char* kName = "Experts";
   static constexpr bool kPerSegment = false;

@@ -10,17 +10,23 @@
 #include "delegate/ops/embedding.h"
 #include "delegate/ops/experts.h"
 #include "delegate/ops/glu.h"
+#include "delegate/ops/layer_norm.h"
 #include "delegate/ops/linear.h"
 #include "delegate/ops/norm.h"
+#include "delegate/ops/pool.h"
+#include "delegate/ops/positions.h"
 #include "delegate/ops/rotate.h"
+#include "delegate/ops/segment_attention.h"
 #include "delegate/ops/select_last.h"
 #include "delegate/ops/shared_attention.h"
+#include "delegate/ops/xielu.h"
 
 namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
 using OpKind =
     std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
-                 SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp>;
+                 SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
+                 LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp>;
 
 }  // namespace thimble::cpu

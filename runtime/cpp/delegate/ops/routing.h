@@ -13,20 +13,29 @@ struct RoutedRow {
   float share;
 };
 
+/// How experts are chosen.
+struct RoutingForm {
+  size_t experts;
+  size_t chosen;    ///< of each row, 1 to `experts`
+  bool normalized;  ///< shares are the softmax over the chosen scores; else over all
+  /// Scores become their sigmoid, and shares are those of the chosen, or, if normalized, these
+  /// divided by their sum + 1e-6.
+  bool sigmoid = false;
+  const float* choice_bias = nullptr;  ///< of sigmoids: [experts], added for the choice; or null
+  float share_scale = 1;               ///< of sigmoids: a factor on the shares
+};
+
 /// Which rows of a chunk go to which experts: to those with the highest scores, of equal ones the
 /// first. Depends on a row's own scores alone.
 class Routing {
  public:
-  /// \param chosen experts of each row, 1 to `experts`.
-  /// \param normalized shares are the softmax over the chosen scores; else over all.
-  Routing(size_t experts, size_t chosen, bool normalized)
-      : experts_(experts), chosen_(chosen), normalized_(normalized) {}
+  explicit Routing(const RoutingForm& form) : form_(form) {}
 
   /// Bytes of the memory that route() works in, for so many rows.
   size_t bytes(size_t rows) const {
-    return (2 * experts_ + 2) * sizeof(uint32_t) + bytes_per_row() * rows;
+    return (3 * form_.experts + 2) * sizeof(uint32_t) + bytes_per_row() * rows;
   }
-  size_t bytes_per_row() const { return 2 * chosen_ * sizeof(RoutedRow); }
+  size_t bytes_per_row() const { return 2 * form_.chosen * sizeof(RoutedRow); }
 
   /// \param scores [rows][experts], rows `stride` floats apart.
   /// \param memory bytes(), aligned to 8, used as long as this object.
@@ -44,10 +53,11 @@ class Routing {
 
  private:
   void choose(const float* scores, RoutedRow* best) const;
+  void share_softmax(const float* scores, const kernels::Variant& kernels, float* numbers,
+                     RoutedRow* best) const;
+  void share_sigmoids(const float* sigmoids, RoutedRow* best) const;
 
-  size_t experts_;
-  size_t chosen_;
-  bool normalized_;
+  RoutingForm form_;
   RoutedRow* sorted_ = nullptr;  ///< by expert, then by row
   uint32_t* first_ = nullptr;    ///< [experts + 1], of each expert in sorted_
 };

@@ -9,7 +9,8 @@ RowNeeds::RowNeeds(Program* program)
 
 bool RowNeeds::run() {
   for (const Value& value : program_.outputs) {
-    reads(value.slot, program_.slots[value.slot].last_only ? Rows::kLast : Rows::kAll);
+    const Slot& slot = program_.slots[value.slot];
+    reads(value.slot, slot.pooled ? Rows::kPooled : slot.last_only ? Rows::kLast : Rows::kAll);
   }
   for (auto op = program_.ops.rbegin(); op != program_.ops.rend(); ++op) {
     op_ = &*op;
@@ -36,7 +37,16 @@ Rows RowNeeds::updated(uint32_t slot) {
 
 void RowNeeds::reads(uint32_t slot, Rows rows) {
   needed_[slot] = std::max(needed_[slot], rows);
+  const bool pooled = program_.slots[slot].pooled;
   if (program_.slots[slot].last_only && rows == Rows::kAll) consistent_ = false;
+  if (rows != Rows::kNone && pooled != (rows == Rows::kPooled)) consistent_ = false;
+}
+
+bool RowNeeds::computed_of_all(uint32_t slot) {
+  const bool read = needed_[slot] != Rows::kNone;
+  needed_[slot] = Rows::kNone;
+  op_->rows = read ? Rows::kAll : Rows::kNone;
+  return read;
 }
 
 void RowNeeds::runs_for_all() { op_->runs_for_all = true; }
@@ -46,8 +56,8 @@ void RowNeeds::finds_prepared() { op_->prepared = true; }
 Status find_rows(Program* program) {
   if (RowNeeds(program).run()) return {};
   return Status::error(
-      "the CPU delegate's program is damaged: it reads all rows of a slot that holds the last "
-      "alone: export the model again");
+      "the CPU delegate's program is damaged: it reads rows of a slot that holds others, the last "
+      "alone or one for each segment: export the model again");
 }
 
 }  // namespace thimble::cpu

@@ -17,6 +17,7 @@ struct Chunk {
   size_t rows;
   Range last;          ///< those of its rows that get logits
   size_t last_before;  ///< how many rows of the call before it get logits
+  Range segments{};    ///< of the call that are in it; of a program that pools, whole ones
 };
 
 /// A chunk of a call whose rows `last` get logits.
@@ -35,6 +36,7 @@ struct Piece {
   size_t rows;
   size_t position;  ///< of the first
   const ProgramCaches* caches;
+  size_t segment = 0;  ///< its number in the call
 };
 
 /// Rows of a chunk that an op computes.
@@ -46,6 +48,7 @@ struct OpRows {
 /// The rows of a chunk that an op computes; none: it is skipped.
 inline std::optional<OpRows> rows_of(const Op& op, const Chunk& chunk) {
   if (op.rows == Rows::kAll) return OpRows{0, chunk.rows};
+  if (op.rows == Rows::kPooled) return OpRows{0, chunk.segments.size()};
   if (op.rows == Rows::kLast && chunk.last.size() > 0) {
     return OpRows{chunk.last.first, chunk.last.size()};
   }

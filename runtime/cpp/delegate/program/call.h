@@ -27,7 +27,7 @@ struct Call {
 
 /// Rows that an output of the program has in a call of `rows` rows.
 inline size_t output_rows(const Program& program, size_t output, size_t rows) {
-  return program.slots[program.outputs[output].slot].last_only ? 1 : rows;
+  return program.slots[program.outputs[output].slot].has_all_rows() ? rows : 1;
 }
 
 }  // namespace thimble::cpu

@@ -9,13 +9,13 @@ namespace {
 /// Whether the memory for logits has room for those that the program computes.
 Status check_logits(const Program& program, const AskedSegments& asked) {
   const Slot& slot = program.slots[program.outputs.front().slot];
-  if (program.outputs.size() > 1 || !slot.last_only) {
+  if (program.outputs.size() > 1 || slot.has_all_rows()) {
     return Status::error(
         "memory for logits was given, but the program returns those of all rows, or several "
         "outputs: give none, or export the model without that");
   }
   size_t rows = 0;
-  for (const Segment& segment : asked.segments) rows += segment.last_rows;
+  for (const Segment& segment : asked.segments) rows += slot.pooled ? 1 : segment.last_rows;
   if (asked.logits_size / slot.width >= rows) return {};
   return Status::error("the memory for logits has " + std::to_string(asked.logits_size) +
                        " numbers, and " + std::to_string(rows) + " rows of " +
@@ -32,8 +32,14 @@ Status choose_segments(const Program& program, const Session& session, AskedSegm
     return {};
   }
   size_t rows = 0;
-  for (const Segment& segment : asked.segments) {
+  for (Segment& segment : asked.segments) {
     rows += segment.rows;
+    if (segment.cache == kNoCache) {
+      if (program.keeps()) {
+        return Status::error("a segment has no cache, but this program keeps one: give its number");
+      }
+      segment.cache = session.current();
+    }
     if (session.has_cache(segment.cache)) continue;
     return Status::error("the segment's cache " + std::to_string(segment.cache) +
                          " is freed: give one that is not");
@@ -66,6 +72,10 @@ Status check_call_rows(const Program& program, size_t length, const Segment& seg
   if (segment.rows == 0) return Status::error("the call has no tokens: give 1 or more");
   if (!program.has_positions() && !program.keeps()) return {};
   const int64_t start_pos = segment.start_pos;
+  if (program.needs_segments && start_pos != 0) {
+    return Status::error("start_pos is " + std::to_string(start_pos) +
+                         ", but this program reads whole texts: start at 0");
+  }
   // Without a cache, nothing keeps track of positions.
   const size_t last = program.keeps() ? length : program.num_positions;
   if (start_pos < 0 || static_cast<uint64_t>(start_pos) > last) {

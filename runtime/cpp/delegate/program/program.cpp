@@ -84,10 +84,11 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
   const FlatbufferTable root = flatbuffer_root(data, size, kIdentifier);
   if (!root.valid()) return damaged("its header is wrong");
   const auto version = root.scalar<uint32_t>(0);
-  if (version != kProgramVersion) {
-    return Status::error("the CPU delegate's program has version " + std::to_string(version) +
-                         ", and this runtime reads version " + std::to_string(kProgramVersion) +
-                         ": export the model again, or update the runtime");
+  if (version < kFirstProgramVersion || version > kProgramVersion) {
+    return Status::error(
+        "the CPU delegate's program has version " + std::to_string(version) +
+        ", and this runtime reads versions " + std::to_string(kFirstProgramVersion) + " to " +
+        std::to_string(kProgramVersion) + ": export the model again, or update the runtime");
   }
   Program program;
   program.checksum = crc32(data, size);

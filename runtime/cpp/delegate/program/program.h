@@ -18,7 +18,8 @@
 
 namespace thimble::cpu {
 
-inline constexpr uint32_t kProgramVersion = 6;  ///< the one that is read
+/// Those that are read. Each has all that the ones before have.
+inline constexpr uint32_t kFirstProgramVersion = 6, kProgramVersion = 7;
 
 struct Weight {
   std::string key;
@@ -93,6 +94,9 @@ struct Value {
 struct Slot {
   size_t width;            ///< in floats
   bool last_only = false;  ///< holds only the rows of a call that get logits
+  bool pooled = false;     ///< holds a row for each segment of a call
+
+  bool has_all_rows() const { return !last_only && !pooled; }
 };
 
 /// A program that is safe to run: what read_program() returns.
@@ -110,6 +114,7 @@ struct Program {
   uint64_t num_floats = 0;          ///< that the blob must hold at least
   size_t num_tokens = SIZE_MAX;     ///< that are embedded, if any are
   size_t num_positions = SIZE_MAX;  ///< that caches and tables have, where there are any
+  bool needs_segments = false;      ///< whole: a part of one has no meaning
   uint32_t checksum = 0;            ///< of the whole blob
 
   bool embeds() const { return num_tokens != SIZE_MAX; }

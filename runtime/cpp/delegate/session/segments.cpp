@@ -55,7 +55,7 @@ Result<AskedSegments> read_segments(const thimble_segment* segments, size_t coun
     const thimble_segment& segment = segments[i];
     const Status status = check_segment(segment);
     if (!status.ok()) return status;
-    if (!caches.insert(segment.cache).second) {
+    if (segment.cache != kNoCache && !caches.insert(segment.cache).second) {
       return Status::error("two segments use cache " + std::to_string(segment.cache) +
                            ": give each sequence a cache of its own");
     }

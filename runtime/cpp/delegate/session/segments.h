@@ -10,6 +10,9 @@
 
 namespace thimble::cpu {
 
+/// The cache of a segment for a program that keeps nothing.
+inline constexpr int32_t kNoCache = -1;
+
 /// Rows of one sequence: positions that follow each other in one of the session's caches.
 struct Segment {
   int32_t cache = 0;      ///< its number

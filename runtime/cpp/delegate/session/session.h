@@ -43,7 +43,7 @@ typedef struct {
   int32_t huge_pages; /* not 0: weights are copied into huge pages where the system has them */
 } thimble_session_options;
 
-/// The version of the delegate's programs that this runtime can read.
+/// The newest version of the delegate's programs that this runtime can read.
 THIMBLE_SESSION_API int32_t thimble_program_version(void);
 
 /// Opens a session and writes its id, above 0, to `session`.
@@ -62,7 +62,8 @@ THIMBLE_SESSION_API const char* thimble_session_describe(int32_t session);
 
 /// Rows of one sequence in a call: tokens that follow each other.
 typedef struct {
-  int32_t cache;            /* number of the cache that they read and write, current or not */
+  int32_t cache;            /* number of the cache that they read and write, current or not; -1:
+                               none, for a program that keeps nothing */
   int64_t start_pos;        /* of the first, in the cache */
   int64_t rows;             /* how many of the call's tokens; segments follow one another */
   int64_t logit_rows;       /* how many of the last get logits; 0: none */
@@ -82,6 +83,9 @@ typedef struct {
 /// program's own output has the last of them; `logits` may be null if there is no other. A program
 /// that was exported to return the logits of all rows always does so, and then `logits` must be
 /// null.
+///
+/// A program that pools, as for embeddings, gives one row for each segment, to `logits` too: then
+/// request logits of no rows.
 ///
 /// The Metal delegate supports one segment per call, with the logits of its last row.
 /// What is not supported is refused here, or by the call. `segments` is not used after the return,

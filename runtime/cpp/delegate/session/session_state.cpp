@@ -230,7 +230,7 @@ Status Session::ask_for(const thimble_segment* segments, size_t count, float* lo
   Result<AskedSegments> asked = read_segments(segments, count, logits, logits_size);
   if (!asked.ok()) return asked.status();
   for (const Segment& segment : asked->segments) {
-    if (has_cache(segment.cache)) continue;
+    if (segment.cache == kNoCache || has_cache(segment.cache)) continue;
     return Status::error("there is no cache " + std::to_string(segment.cache) +
                          ": give 0, or a number that a fork returned and that was not freed");
   }

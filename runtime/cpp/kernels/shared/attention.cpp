@@ -107,7 +107,7 @@ void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t firs
                     scratch.weights);
   }
   const size_t from = attention_first(args.start_pos + first / args.heads, args.window);
-  const size_t end = args.start_pos + (first + count - 1) / args.heads + 1;
+  const size_t end = args.visible((first + count - 1) / args.heads);
   for (size_t split = first_split; split < last_split; ++split) {
     run_split<kRows, Element>(args, groups, group_count, split, from, end);
     for (size_t r = 0; r < count; ++r) end_split(r, groups[r / kRows].state(r % kRows));
@@ -178,10 +178,10 @@ void attention(const AttentionArgs& args) {
   };
   each_rows(args, [&](size_t first, size_t count) {
     const size_t start_pos = args.start_pos + first / args.heads;
-    const size_t tokens = (first + count - 1) / args.heads + 1;
+    const size_t end = args.visible((first + count - 1) / args.heads);
     for (size_t r = 0; r < count; ++r) merged(r).clear();
     run_some_rows(args, first, count, attention_first_split(start_pos, args.window),
-                  attention_splits(args.start_pos, tokens),
+                  divide_up(end, kAttentionSplit),
                   [&](size_t r, const RowState& state) { merged(r).merge(state); });
     for (size_t r = 0; r < count; ++r) finish(args, first + r, merged(r));
   });

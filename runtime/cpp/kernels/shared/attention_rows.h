@@ -81,7 +81,7 @@ class RowGroup {
       const float* q = args.q + token * args.q_stride + row % args.heads * args.head_dim;
       products_.take_query(r, q, scale);
       first_[r] = attention_first(args.start_pos + token, args.window);
-      visible_[r] = args.start_pos + token + 1;
+      visible_[r] = args.visible(token);
     }
   }
 

@@ -91,6 +91,16 @@ void elementwise(const ElementwiseArgs& args) {
   }
 }
 
+void xielu(const XieluArgs& args) {
+  const F32x16 zero = broadcast(0.0f), beta = broadcast(args.beta);
+  const F32x16 alpha_p = broadcast(args.alpha_p), alpha_n = broadcast(args.alpha_n);
+  each_one(args.x, args.n, args.y, [&](F32x16 x) {
+    const F32x16 positive = max(zero, x), negative = min(zero, x);  // of a NaN, itself
+    const F32x16 grown = sub(exponential_minus_one(negative), negative);
+    return fused(x, beta, fused(mul(positive, positive), alpha_p, mul(grown, alpha_n)));
+  });
+}
+
 void glu(const GluArgs& args) {
   const auto each_row = [&](auto product) {
     for (size_t row = 0; row < args.rows; ++row) {

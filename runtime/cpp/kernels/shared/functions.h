@@ -25,6 +25,8 @@ void float_linear(const FloatLinearArgs& args);
 void shrink(const ShrinkArgs& args);
 void expand(const ExpandArgs& args);
 void rms_norm(const float* x, const float* weight, float eps, size_t n, float* y);
+void layer_norm(const LayerNormArgs& args);
+void xielu(const XieluArgs& args);
 void softmax(float* x, size_t n);
 void hadamard(float* x, size_t n, size_t block);
 void rope(float* heads, size_t count, size_t head_dim, const float* cosines, const float* sines);

@@ -24,6 +24,8 @@ constexpr Variant table(const char* name, uint32_t required, Tile tile, size_t f
       shrink,
       expand,
       rms_norm,
+      layer_norm,
+      xielu,
       softmax,
       hadamard,
       rope,

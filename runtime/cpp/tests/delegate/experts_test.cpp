@@ -29,6 +29,8 @@ struct Form {
   bool normalized, biased;
   uint32_t rotated;
   float limit = 0;
+  bool sigmoid = false, choice_biased = false;
+  float share_scale = 1;
 };
 const Form kForms[] = {
     {WeightFormat::kInt4TwoLevel, 80, 48, 6, 2, true, false, 16},
@@ -38,6 +40,8 @@ const Form kForms[] = {
     {WeightFormat::kFloat32, 36, 24, 7, 4, true, true, 0},
     {WeightFormat::kInt4TwoLevel, 64, 32, 8, 4, true, true, 32, 0.7f},
     {WeightFormat::kInt8, 40, 20, 1, 1, true, true, 0},
+    {WeightFormat::kInt8, 40, 20, 9, 3, true, false, 0, 0, true, true, 2.5f},
+    {WeightFormat::kInt8, 40, 20, 9, 3, false, false, 0, 0, true, false, 0.5f},
 };
 
 enum class Shown { kOutput, kScores };
@@ -66,6 +70,9 @@ class Mixture : public test::ProgramBuilder {
     }
     op.num_experts_per_tok = static_cast<uint32_t>(form.chosen);
     op.normalized = form.normalized;
+    op.sigmoid = form.sigmoid;
+    op.share_scale = form.share_scale;
+    if (form.choice_biased) op.choice_bias = add_floats(form.experts, 0, 0.5f);
     op.activation = form.limit > 0 ? Function::kQuickGelu : Function::kSilu;
     op.limit = form.limit;
     op.up_rotated = op.down_rotated = form.rotated;
@@ -157,6 +164,27 @@ std::vector<size_t> choose(const float* scores, const Form& form) {
 
 constexpr size_t kRows = 90;
 
+/// The shares of the chosen experts of a row. `own` are its scores.
+std::vector<float> shares_of(const std::vector<size_t>& chosen, const std::vector<float>& own,
+                             const Form& form) {
+  std::vector<float> shares = own;
+  if (form.normalized || form.sigmoid) {
+    shares.clear();
+    for (const size_t expert : chosen) shares.push_back(own[expert]);
+  }
+  if (!form.sigmoid) {
+    kernels::scalar::kVariant.softmax(shares.data(), shares.size());
+    if (form.normalized) return shares;
+    std::vector<float> some;
+    for (const size_t expert : chosen) some.push_back(shares[expert]);
+    return some;
+  }
+  float sum = 1e-6f;
+  for (const float share : shares) sum += share;
+  for (float& share : shares) share = (form.normalized ? share / sum : share) * form.share_scale;
+  return shares;
+}
+
 /// What a mixture gives, from what each of its experts gives.
 std::vector<float> added(const Form& form) {
   const kernels::Variant& scalar = kernels::scalar::kVariant;
@@ -165,21 +193,24 @@ std::vector<float> added(const Form& form) {
   for (size_t expert = 0; expert < form.experts; ++expert) {
     each.push_back(run(OneExpert(form, expert), scalar, 1, {kRows}));
   }
+  const Mixture mixture(form);
+  const float* bias = mixture.floats.data() + mixture.op.choice_bias.offset;
   std::vector<float> expected(kRows * form.hidden, 0.0f);
   for (size_t row = 0; row < kRows; ++row) {
-    const float* own = &scores[row * form.experts];
-    const std::vector<size_t> chosen = choose(own, form);
-    std::vector<float> shares(own, own + form.experts);
-    if (form.normalized) {
-      shares.clear();
-      for (const size_t expert : chosen) shares.push_back(own[expert]);
+    std::vector<float> own(&scores[row * form.experts], &scores[row * form.experts] + form.experts);
+    std::vector<float> choices;
+    if (form.sigmoid) {
+      scalar.elementwise({Function::kSigmoid, own.data(), nullptr, 0, own.size(), own.data()});
     }
-    scalar.softmax(shares.data(), shares.size());
+    for (size_t i = 0; i < own.size(); ++i) {
+      choices.push_back(form.choice_biased ? own[i] + bias[i] : own[i]);
+    }
+    const std::vector<size_t> chosen = choose(choices.data(), form);
+    const std::vector<float> shares = shares_of(chosen, own, form);
     float* y = &expected[row * form.hidden];
     for (size_t i = 0; i < chosen.size(); ++i) {
       float* x = &each[chosen[i]][row * form.hidden];
-      const float share = shares[form.normalized ? i : chosen[i]];
-      scalar.elementwise({Function::kScale, x, nullptr, share, form.hidden, x});
+      scalar.elementwise({Function::kScale, x, nullptr, shares[i], form.hidden, x});
       scalar.elementwise({Function::kAdd, y, x, 0, form.hidden, y});
     }
   }
@@ -217,7 +248,7 @@ bool chunks_leave_no_trace() {
 
 /// Equal scores: the first experts; scores that are no numbers are a choice like any other.
 bool ties_and_what_is_no_number() {
-  cpu::Routing routing(6, 3, true);
+  cpu::Routing routing({6, 3, true});
   const float nan = NAN;
   const std::vector<float> scores = {1, 2, 2, 2, 1, 2, nan, nan, 3, nan, nan, nan};
   std::vector<uint64_t> memory(routing.bytes(2) / 8 + 1);
@@ -254,6 +285,9 @@ const test::Damage kDamages[] = {
      "has the function 0 for an activation"},
     {[](cpu::Program* p) { experts(p).limit = -1; }, "has the limit -1"},
     {[](cpu::Program* p) { experts(p).limit = NAN; }, "has the limit nan"},
+    {[](cpu::Program* p) { experts(p).share_scale = NAN; }, "scales by nan"},
+    {[](cpu::Program* p) { experts(p).choice_bias.length = 5; }, "a bias of the choice, but no"},
+    {[](cpu::Program* p) { experts(p).choice_bias.length = 4; }, "has 4 floats from"},
     {[](cpu::Program* p) { experts(p).up_rotated = 48; }, "rotates 72 columns in blocks of 48"},
     {[](cpu::Program* p) { experts(p).down_rotated = 16; }, "rotates 40 columns in blocks of 16"},
 };

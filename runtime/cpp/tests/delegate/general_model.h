@@ -10,8 +10,9 @@ namespace thimble::test {
 /// A decoder of what the op list allows beyond a Llama: a scaled embedding, norms before and after,
 /// with a weight and without, a window, a soft cap and sinks in one of two layers, two rotary
 /// tables, gates by gelu, attention to the keys and values of both layers, some columns of a
-/// linear, a soft cap on the logits. Told in one op for each step, or fused as far as it goes: the
-/// same numbers, and the same bits.
+/// linear, layer norms of rows and of heads, xIELU, a product with a number for each part of a row,
+/// a soft cap on the logits. Told in one op for each step, or fused as far as it goes: the same
+/// numbers, and the same bits.
 class GeneralModel : public ProgramBuilder {
  public:
   static constexpr size_t kHidden = 36, kHeads = 6, kKeyValueHeads = 3, kHeadDim = 12;
@@ -30,6 +31,13 @@ class GeneralModel : public ProgramBuilder {
     add_shared_attention(0, kWindow);
     add_shared_attention(1, 0);
     add_columns();
+    add_op(cpu::LayerNormOp{hidden_, hidden_, add_floats(kHidden, 1, 0.2f),
+                            add_floats(kHidden, 0, 0.5f), kEps, 1});
+    add_op(cpu::LayerNormOp{hidden_, hidden_, {}, {}, kEps, 2});
+    const uint32_t gates = add_slot(kParts);
+    add_op(linear(hidden_, gates, add_weight(reals(kParts * kHidden, 0.2f), kHidden)));
+    add_op(cpu::XieluOp{hidden_, hidden_, 0.8f, 0.9f, 0.5f});
+    add_op(cpu::ElementwiseOp{kernels::Function::kMultiply, hidden_, gates, hidden_, 0});
     const cpu::Floats norm = add_floats(kHidden, 1, 0.2f);
     const uint32_t head = add_weight(reals(kVocabulary * kHidden, 0.2f), kHidden);
     const uint32_t logits = add_slot(kVocabulary);
@@ -50,6 +58,7 @@ class GeneralModel : public ProgramBuilder {
 
  private:
   static constexpr float kEps = 1e-5f;
+  static constexpr size_t kParts = 4;
   static constexpr size_t kQueries = kHeads * kHeadDim, kKeys = kKeyValueHeads * kHeadDim;
 
   void add_layer(size_t window, kernels::Function activation) {

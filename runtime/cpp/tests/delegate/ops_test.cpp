@@ -81,7 +81,7 @@ bool rows_of_the_last_token() {
   size_t last_alone = 0;
   for (const cpu::Op& op : program.ops) last_alone += op.rows == cpu::Rows::kLast;
   // Of the second layer the query's three and all from attention on; then the end.
-  return expect(last_alone == 36, "36 operators for the last row alone");
+  return expect(last_alone == 41, "41 operators for the last row alone");
 }
 
 /// The first op of a kind.
@@ -110,6 +110,14 @@ const test::Damage kDamages[] = {
     {[](cpu::Program* p) { first<cpu::NormOp>(p).num_heads = 0; }, "has 0 heads in 36 columns"},
     {[](cpu::Program* p) { first<cpu::NormOp>(p).num_heads = 5; }, "has 5 heads in 36 columns"},
     {[](cpu::Program* p) { first<cpu::NormOp>(p).weight.length = 35; }, "has 35 floats from"},
+    {[](cpu::Program* p) { first<cpu::LayerNormOp>(p).num_heads = 5; },
+     "has 5 heads in 36 columns"},
+    {[](cpu::Program* p) { first<cpu::LayerNormOp>(p).weight.length = 35; }, "has 35 floats from"},
+    {[](cpu::Program* p) { first<cpu::LayerNormOp>(p).bias.length = 37; }, "has 37 floats from"},
+    {[](cpu::Program* p) { first<cpu::LayerNormOp>(p).eps = NAN; }, "has the eps nan"},
+    {[](cpu::Program* p) { first<cpu::LayerNormOp>(p).output = 1; }, "wants 36 columns in slot 1"},
+    {[](cpu::Program* p) { first<cpu::XieluOp>(p).alpha_n = NAN; }, "has the number nan"},
+    {[](cpu::Program* p) { first<cpu::XieluOp>(p).output = 1; }, "wants 36 columns in slot 1"},
     {[](cpu::Program* p) { first<cpu::RotateOp>(p).num_heads = 8; }, "rotates heads of 9 numbers"},
     {[](cpu::Program* p) { first<cpu::RotateOp>(p).cosines.length = 0; }, "has no angles"},
     {[](cpu::Program* p) { first<cpu::RotateOp>(p).cosines.length -= 1; }, "has 4199 floats from"},

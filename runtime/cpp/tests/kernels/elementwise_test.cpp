@@ -1,4 +1,4 @@
-// Norm, rotation, functions of numbers, gated units, embedding rows: every variant's bits, and the
+// Rotation, functions of numbers, gated units, embedding rows: every variant's bits, and the
 // definitions.
 
 #include <cmath>
@@ -11,6 +11,7 @@
 #include "kernels/shared/embedding.h"
 #include "kernels/shared/half.h"
 #include "tests/cases.h"
+#include "tests/kernels/each_variant.h"
 #include "tests/kernels/problem.h"
 
 namespace {
@@ -19,73 +20,11 @@ using namespace thimble::kernels;
 using thimble::test::AlignedBuffer;
 using thimble::test::Case;
 using thimble::test::expect;
+using thimble::test::kEpsilon;
+using thimble::test::kSizes;
 using thimble::test::Numbers;
-
-constexpr double kEpsilon = 0x1p-24;  // the rounding error of float32
-constexpr size_t kSizes[] = {1, 15, 16, 17, 64, 100, 576};
-
-std::vector<float> reals(size_t count, uint32_t seed, float size) {
-  Numbers numbers(seed);
-  std::vector<float> result(count);
-  for (float& value : result) value = size * numbers.real();
-  return result;
-}
-
-/// Whether run(variant), a vector of floats, has the same bits for every variant; `result` is
-/// scalar's.
-template <typename Run>
-bool same_for_all(Run run, std::vector<float>* result) {
-  *result = run(scalar::kVariant);
-  for (const Variant* variant : all_variants()) {
-    if ((variant->required & ~cpu_features()) != 0) continue;
-    const std::vector<float> other = run(*variant);
-    if (std::memcmp(other.data(), result->data(), other.size() * sizeof(float)) != 0) {
-      std::fprintf(stderr, "%s, %zu numbers\n", variant->name, other.size());
-      return expect(false, "the same bits as scalar");
-    }
-  }
-  return true;
-}
-
-bool rms_norm() {
-  for (size_t n : kSizes) {
-    const std::vector<float> x = reals(n, 1, 4.0f), weight = reals(n, 2, 2.0f);
-    std::vector<float> y;
-    const auto run = [&](const Variant& variant) {
-      std::vector<float> out(n);
-      variant.rms_norm(x.data(), weight.data(), 1e-5f, n, out.data());
-      return out;
-    };
-    if (!same_for_all(run, &y)) return false;
-    double squares = 0;
-    for (float value : x) squares += static_cast<double>(value) * value;
-    for (size_t i = 0; i < n; ++i) {
-      const double expected = x[i] / std::sqrt(squares / n + 1e-5f) * weight[i];
-      // The sum's n / 16 + 4 roundings count half after the root, and six more follow.
-      if (std::fabs(y[i] - expected) > (n / 32.0 + 8) * kEpsilon * std::fabs(expected))
-        return expect(false, "the norm's definition");
-    }
-  }
-  return true;
-}
-
-/// Without a weight: as with one of ones.
-bool plain_norm() {
-  for (size_t n : kSizes) {
-    const std::vector<float> x = reals(n, 1, 4.0f), ones(n, 1.0f);
-    std::vector<float> plain, weighted;
-    const auto run = [&](const Variant& variant, const float* weight) {
-      std::vector<float> out(n);
-      variant.rms_norm(x.data(), weight, 1e-5f, n, out.data());
-      return out;
-    };
-    if (!same_for_all([&](const Variant& v) { return run(v, nullptr); }, &plain) ||
-        !same_for_all([&](const Variant& v) { return run(v, ones.data()); }, &weighted) ||
-        !expect(plain == weighted, "the norm with a weight of ones"))
-      return false;
-  }
-  return true;
-}
+using thimble::test::reals;
+using thimble::test::same_for_all;
 
 bool rope() {
   for (size_t head_dim : {2, 8, 32, 64, 80}) {
@@ -174,6 +113,26 @@ std::vector<float> numbers_of_all_sizes() {
     numbers.insert(numbers.end(), some.begin(), some.end());
   }
   return numbers;
+}
+
+/// 5 roundings of exp(x) - 1, then those of the products and sums, each of what it makes.
+bool xielu() {
+  const std::vector<float> x = numbers_of_all_sizes();
+  std::vector<float> y;
+  const auto run = [&](const Variant& variant) {
+    std::vector<float> out = x;
+    variant.xielu({out.data(), 0.8f, 0.9f, 0.5f, out.size(), out.data()});
+    return out;
+  };
+  if (!same_for_all(run, &y)) return false;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double p = std::fmax(x[i], 0), n = std::fmin(x[i], 0);
+    const double square = 0.8f * p * p, grown = 0.9f * (std::expm1(n) - n), line = 0.5f * x[i];
+    const double size = square - 0.9f * (std::expm1(n) + n) + std::fabs(line);
+    if (std::fabs(y[i] - (square + grown + line)) > 8 * kEpsilon * size)
+      return expect(false, "xIELU's definition");
+  }
+  return true;
 }
 
 /// y = function(x, other) of every variant; scalar's, or nothing where they differ.
@@ -381,8 +340,7 @@ bool half_precision() {
                 "infinity from the middle on");
 }
 
-constexpr Case kCases[] = {{"rms_norm", rms_norm},
-                           {"plain_norm", plain_norm},
+constexpr Case kCases[] = {{"xielu", xielu},
                            {"rope", rope},
                            {"activations", activations},
                            {"activation_ends", activation_ends},

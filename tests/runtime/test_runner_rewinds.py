@@ -1,5 +1,5 @@
-"""A model that keeps states in the runner: whatever is rewound, saved or forked, its answers are
-those of a runner that reads the tokens for the first time."""
+"""Models with rings of windows and with states: whatever is rewound, saved or forked, the runner's
+answers are those of one that reads the tokens for the first time."""
 
 from pathlib import Path
 
@@ -7,21 +7,28 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from support.cache_kinds import shared_kind
 from support.eager_answers import assert_eager_says_the_same
-from support.hybrid_models import CONTEXT, shared_hybrid
+from support.hybrid_models import CONTEXT
 from support.tiers import checked
 
 from runtime import Runner
 
 TOKENS = torch.randint(3, 4096, (CONTEXT,), generator=torch.Generator().manual_seed(3)).tolist()
 OTHER = TOKENS[::-1]
+SHOWN = {
+    "windows": "float32 cache of 300 positions, windows in rings of 64",
+    "short convolutions": ", states of 2 kB (6 kB with their last rows), a snapshot every 16 ",
+    "delta rule": ", states of 9 kB (42 kB with their last rows), a snapshot every 16 positions",
+}
+CASES = ["windows", "short convolutions", *checked(["delta rule"])]
 
 
-@pytest.fixture(scope="module", params=["short convolutions", *checked(["delta rule"])])
+@pytest.fixture(scope="module", params=CASES)
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
-    return shared_hybrid(tmp_path_factory, request.param)
+    return shared_kind(request, tmp_path_factory)
 
 
 def fresh(pte: Path, tokens: list[int]) -> NDArray[np.float32]:
@@ -40,9 +47,32 @@ def test_truncate_leaves_as_many_tokens_as_requested(pte: Path, length: int) -> 
     runner = filled(pte, CONTEXT)
     runner.truncate(length)
     assert runner.length == length
-    tokens = TOKENS[:length] + OTHER[:40]
-    tokens = tokens[: CONTEXT - 1]
+    tokens = (TOKENS[:length] + OTHER[:40])[: CONTEXT - 1]
     assert np.array_equal(runner.logits(tokens, len(tokens) - 1), fresh(pte, tokens))
+    runner.truncate(length)
+    assert runner.length == length
+
+
+def test_another_text_keeps_what_can_be_kept(pte: Path) -> None:
+    runner = filled(pte, 280)
+    for common in (270, 100, 3):
+        tokens = TOKENS[:common] + OTHER[:10]
+        assert np.array_equal(runner.logits(tokens, len(tokens) - 1), fresh(pte, tokens)), common
+        runner.logits(TOKENS[:280], 279)
+
+
+def test_a_session_is_restored_beyond_a_window(pte: Path, tmp_path: Path) -> None:
+    filled(pte, 200).save(tmp_path / "long.session")
+    runner = filled(pte, 77)
+    runner.restore(tmp_path / "long.session")
+    assert runner.length == 200
+    assert np.array_equal(runner.logits(TOKENS[:210], 209), fresh(pte, TOKENS[:210]))
+    runner.truncate(30)  # of which a ring has no row
+    tokens = TOKENS[:30] + OTHER[:30]
+    assert np.array_equal(runner.logits(tokens, 59), fresh(pte, tokens))
+    filled(pte, 60).save(tmp_path / "short.session")
+    long, short = ((tmp_path / f"{name}.session").stat().st_size for name in ("long", "short"))
+    assert long < 1.4 * short or "windows" not in Runner(pte).stats["runs_with"]
 
 
 def test_a_conversation_with_rewinds_is_computed_from_scratch(pte: Path, tmp_path: Path) -> None:
@@ -51,18 +81,18 @@ def test_a_conversation_with_rewinds_is_computed_from_scratch(pte: Path, tmp_pat
     for turn in range(4):
         question = TOKENS[50 * turn : 50 * turn + 23]
         for answer in (TOKENS[100 : 100 + 9 + turn], OTHER[: 30 + turn]):
-            told = [*text, *question, *answer]
-            found = runner.logits(told, len(told) - 3)
-            assert np.array_equal(found[-1:], fresh(pte, told)), (turn, len(answer))
-            assert np.array_equal(found[:1], fresh(pte, told[:-2])), (turn, len(answer))
-        text = told
+            tokens = [*text, *question, *answer]
+            logits = runner.logits(tokens, len(tokens) - 3)
+            assert np.array_equal(logits[-1:], fresh(pte, tokens)), (turn, len(answer))
+            assert np.array_equal(logits[:1], fresh(pte, tokens[:-2])), (turn, len(answer))
+        text = tokens
         runner.save(tmp_path / "turn.session")
         runner = Runner(pte, threads=2)
         runner.restore(tmp_path / "turn.session")
         assert runner.length == len(text)
         runner.truncate(len(text) - 20)  # in the midst of the answer
-    told = [*text[:-20], *TOKENS[:7]]
-    assert np.array_equal(runner.logits(told, len(told) - 1), fresh(pte, told))
+    tokens = [*text[:-20], *TOKENS[:7]]
+    assert np.array_equal(runner.logits(tokens, len(tokens) - 1), fresh(pte, tokens))
 
 
 def test_forks_go_their_own_ways(pte: Path) -> None:
@@ -74,15 +104,10 @@ def test_forks_go_their_own_ways(pte: Path) -> None:
             assert np.array_equal(runner.logits(tokens, length - 1), fresh(pte, tokens))
 
 
-def test_what_is_shown_of_the_states(pte: Path) -> None:
+def test_what_is_shown_of_the_cache(pte: Path, request: pytest.FixtureRequest) -> None:
     runner = Runner(pte, threads=1)
     list(runner.generate("Once", max_new_tokens=1))
-    shown = runner.stats["runs_with"]
-    sizes = ("2 kB (6 kB", "9 kB (42 kB")
-    assert any(
-        f", states of {size} with their last rows), a snapshot every 16 positions" in shown
-        for size in sizes
-    )
+    assert SHOWN[request.node.callspec.params["pte"]] in runner.stats["runs_with"]
 
 
 @pytest.mark.parametrize("name", ["short convolutions", *checked(["delta rule"])])

@@ -1,0 +1,197 @@
+"""Lowers any captured module: each delegate takes what it supports, in order of preference, and
+ExecuTorch's kernels compute the rest.
+
+A delegate that takes modules has `module_part(program)`, of which contract.py tells.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export import ExportedProgram
+
+from delegates.contract import Delegate, ModulePart
+from delegates.errors import DelegateError
+from delegates.passes.exact import compute_exactly
+from delegates.passes.graph import drop_checks
+from delegates.passes.in_place import passes_in_place
+from delegates.report import (
+    DelegateShare,
+    DelegationReport,
+    delegation_report,
+    is_delegate_call,
+    operator_name,
+    operators_inside,
+)
+from delegates.source_lines import UNKNOWN, line_of_trace, source_line
+from delegates.to_executorch import Lowered, finish
+
+if TYPE_CHECKING:
+    from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig
+
+_aten = torch.ops.aten
+
+
+def check_takes_modules(delegates: Mapping[str, Delegate]) -> None:
+    """
+    Raises:
+        DelegateError: a delegate takes only language models, or something is not installed.
+    """
+    for name, delegate in delegates.items():
+        if not hasattr(delegate, "module_part"):
+            raise DelegateError(
+                f"{name} takes language models only; use --delegate xnnpack for a module."
+            )
+        missing = delegate.LIMITS.missing()
+        if missing is not None:
+            raise DelegateError(missing)
+
+
+def lower_module(
+    delegates: Mapping[str, Delegate],
+    program: ExportedProgram,
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers a captured module.
+
+    Args:
+        delegates: by name, in order of preference.
+        program: the captured module; it is not changed.
+        named_data: additional blobs for the file.
+        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+
+    Raises:
+        DelegateError: an operator is left that no kernel computes; the sentence has its line.
+    """
+    check_takes_modules(delegates)
+    with ExitStack() as stack:
+        parts = {
+            name: stack.enter_context(_part(delegate)(program))
+            for name, delegate in delegates.items()
+        }
+        try:
+            edge = _partitioned(program, parts, with_etrecord)
+        except DelegateError:
+            raise
+        except Exception as error:  # of its passes, whatever went wrong
+            raise _refusal(",".join(parts), error) from error
+    graph_module = edge.exported_program().graph_module
+    reasons: dict[str, list[str]] = {}
+    for name, part in parts.items():
+        for node, reason in part.reasons.items():
+            reasons.setdefault(node, []).append(f"{name}: {reason}")
+    report = delegation_report(
+        ",".join(parts), graph_module, {node: "; ".join(said) for node, said in reasons.items()}
+    )
+    if len(parts) > 1:
+        report = _with_shares(report, graph_module, parts)
+    _check_convolutions(edge.exported_program())
+    for delegate in delegates.values():
+        if with_etrecord and hasattr(delegate, "add_source_map"):
+            delegate.add_source_map(graph_module)
+    config = _keeping_first_values(edge.exported_program())
+    return finish(edge, report, named_data, with_etrecord, config)
+
+
+def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: Path) -> Any:
+    """Opens a finished file in a stock runtime (contract.ModuleRun); None if this machine cannot
+    run one of the delegates that it uses."""
+    opened = None
+    for name in users:
+        delegate: Any = delegates[name]
+        opened = delegate.load_module(path) if hasattr(delegate, "load_module") else None
+        if opened is None:
+            return None
+    return opened
+
+
+def _part(delegate: Any) -> Any:
+    return delegate.module_part
+
+
+def _partitioned(
+    program: ExportedProgram, parts: Mapping[str, ModulePart], with_etrecord: bool
+) -> "EdgeProgramManager":
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    exact = compute_exactly(program)
+    for part in parts.values():
+        part.rewrite(exact)
+    drop_checks(exact)
+    transforms = [each for part in parts.values() for each in part.transforms]
+    with passes_in_place():
+        return to_edge_transform_and_lower(
+            exact,
+            transform_passes=transforms or None,
+            partitioner=[part.partitioner for part in parts.values()],
+            compile_config=EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True),
+            generate_etrecord=with_etrecord,
+        )
+
+
+def _refusal(names: str, error: Exception) -> DelegateError:
+    """Returns the sentence for an error of ExecuTorch's, with the module's line if it has one."""
+    line = line_of_trace(str(error))
+    said = str(error.__cause__ or error).strip().partition("\n")[0].rstrip(".")
+    where = "" if line == UNKNOWN else f" ({line})"
+    return DelegateError(
+        f"ExecuTorch cannot lower the module for {names}{where}: {said}; write that line in "
+        "another way, or use another --delegate."
+    )
+
+
+def _with_shares(
+    report: DelegationReport, graph_module: torch.fx.GraphModule, parts: Mapping[str, ModulePart]
+) -> DelegationReport:
+    """Says what each of several delegates took, by the backends of the calls."""
+    calls = [node for node in graph_module.graph.nodes if is_delegate_call(node)]
+    shares = []
+    for name, part in parts.items():
+        own = [
+            operators_inside(node, graph_module)
+            for node in calls
+            if getattr(graph_module, str(node.args[0].target)).backend_id == part.backend
+        ]
+        taken = dict(sorted(sum(own, Counter[str]()).items()))
+        shares.append(
+            DelegateShare(name, len(own), taken)
+            if own
+            else DelegateShare(name, refused="It supports nothing that was left for it.")
+        )
+    return DelegationReport(
+        report.delegate, report.calls, report.delegated, report.left, tuple(shares), report.lines
+    )
+
+
+def _check_convolutions(program: ExportedProgram) -> None:
+    """
+    Raises:
+        DelegateError: a convolution over three dimensions is left, which ExecuTorch's kernel
+            refuses when the program runs.
+    """
+    for node in program.graph.nodes:
+        if node.op != "call_function" or not hasattr(node.target, "_op"):
+            continue
+        if operator_name(node) == "convolution" and node.args[0].meta["val"].dim() > 4:
+            raise DelegateError(
+                f"No delegate takes the convolution over three dimensions ({source_line(node)}), "
+                "and ExecuTorch has no kernel for it; write it as convolutions over two."
+            )
+
+
+def _keeping_first_values(program: ExportedProgram) -> "ExecutorchBackendConfig | None":
+    """Returns the layout that stores the first value of each buffer that a call changes: ExecuTorch
+    would begin with zeros."""
+    from executorch.exir import ExecutorchBackendConfig
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    names = [name for name, buffer in signature.inputs_to_buffers.items() if buffer in changed]
+    if not names:
+        return None
+    return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass(names)])

@@ -1,0 +1,80 @@
+"""Attention among the rows of a segment, without a cache."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch.fx import Node
+
+from delegates.op_list.graph import args_of, most_tokens, shape_of
+from delegates.op_list.ops.op import Field, Matchers, Op, Places, Values
+from delegates.op_list.refused import Refused
+from delegates.op_list.rows import Rows, is_heads
+
+_ALL = 2**32 - 1  # positions behind its own that a query sees: all that there are
+
+
+@dataclass(eq=False, kw_only=True)
+class SegmentAttention(Op):
+    """
+    Attributes:
+        offsets: of the columns of queries, keys and values in what it reads.
+        window: positions up to its own that a query sees; 0: all.
+        causal: whether it sees none behind its own; else as many as before it.
+        max_seq_len: the most rows of a segment.
+    """
+
+    READS: ClassVar = ("query", "key", "value")
+    VERSION: ClassVar = 7
+
+    query: Rows
+    key: Rows
+    value: Rows
+    num_attention_heads: int
+    num_key_value_heads: int
+    scale: float
+    window: int
+    causal: bool
+    max_seq_len: int
+    offsets: tuple[int, int, int] = (0, 0, 0)
+
+    def fields(self, places: Places) -> list[Field]:
+        columns: list[Field] = []
+        for rows, offset in zip(self.reads(), self.offsets, strict=True):
+            columns += [places.slot(rows), offset]
+        behind = self.window - 1 if self.window else _ALL
+        return [
+            *columns,
+            places.slot(self.output),
+            self.num_attention_heads,
+            self.num_key_value_heads,
+            self.scale,
+            self.window,
+            0 if self.causal else behind,
+            self.max_seq_len,
+        ]
+
+    @property
+    def label(self) -> str:
+        return "segment_attention"
+
+
+def match_segment_attention(node: Node, values: Values) -> SegmentAttention | Refused:
+    query, key, value, scale, window, causal = args_of(node)
+    if not all(map(is_heads, (query, key, value))):
+        return Refused("its queries, keys and values are not heads (1, seq_len, heads, head_dim)")
+    return SegmentAttention(
+        output=values.rows(node),
+        nodes=[node],
+        query=values.rows(query),
+        key=values.rows(key),
+        value=values.rows(value),
+        num_attention_heads=shape_of(query)[2],
+        num_key_value_heads=shape_of(key)[2],
+        scale=scale,
+        window=window or 0,
+        causal=causal,
+        max_seq_len=most_tokens(query),
+    )
+
+
+MATCHERS: Matchers = {"thimble::segment_attention": (match_segment_attention,)}

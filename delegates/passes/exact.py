@@ -1,0 +1,163 @@
+"""Operators that ExecuTorch's kernels compute wrongly, as others that they compute right.
+
+Each function is a decomposition for torch.export: it returns what the operator returns, or
+NotImplemented where the kernel is right.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from delegates.passes.weights import copy_graph
+
+_aten = torch.ops.aten
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def _layer_norm(
+    x: Tensor,
+    shape: list[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """The kernel takes the mean of squares: it cancels where the mean is large. Its rows of half
+    types are wrong."""
+    wide = x.float() if x.dtype in _HALVES else x
+    dims = list(range(-len(shape), 0))
+    centered = wide - wide.mean(dims, keepdim=True)
+    weight, bias = (each if each is None else each.to(wide.dtype) for each in (weight, bias))
+    normed = torch.native_layer_norm(centered, shape, weight, bias, eps)[0]
+    return normed.to(x.dtype)
+
+
+def _group_norm(
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """As for _layer_norm()."""
+    wide = x.float() if x.dtype in _HALVES else x
+    rows = wide.reshape(x.shape[0], groups, -1)
+    normed = _normalized(rows, -1, eps).reshape(x.shape)
+    return _scaled(normed, weight, bias).to(x.dtype)
+
+
+def _instance_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enable: bool,
+) -> Tensor:
+    """As for _layer_norm()."""
+    if not use_input_stats:
+        return NotImplemented
+    wide = x.float() if x.dtype in _HALVES else x
+    normed = _normalized(wide.flatten(2), -1, eps).reshape(x.shape)
+    return _scaled(normed, weight, bias).to(x.dtype)
+
+
+def _normalized(rows: Tensor, dim: int, eps: float) -> Tensor:
+    centered = rows - rows.mean(dim, keepdim=True)
+    variance = (centered * centered).mean(dim, keepdim=True)
+    return centered * (variance + eps).rsqrt()
+
+
+def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Multiplies the channels, dimension 1, and adds to them."""
+    shape = (1, -1) + (1,) * (x.dim() - 2)
+    if weight is not None:
+        x = x * weight.to(x.dtype).reshape(shape)
+    return x if bias is None else x + bias.to(x.dtype).reshape(shape)
+
+
+def _remainder(x: Any, y: Any) -> Tensor:
+    """The kernel's remainder of integers has the sign of the dividend, as in C; torch's has that of
+    the divisor."""
+    type = torch.result_type(x, y)
+    if type.is_floating_point or type.is_complex:
+        return NotImplemented
+    x, y = (each.to(type) if isinstance(each, Tensor) else each for each in (x, y))
+    if not isinstance(x, Tensor):
+        x = torch.full_like(y, x)
+    rest = torch.fmod(x, y)
+    below = y < 0
+    return torch.where(rest.ne(0) & (rest < 0).ne(below), rest + y, rest)
+
+
+def _cumsum(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """The kernel adds in the half type itself: ones stop at 256 in bfloat16."""
+    type = dtype or x.dtype
+    if type not in _HALVES:
+        return NotImplemented
+    return x.to(type).float().cumsum(dim).to(type)
+
+
+def _in_float32(operator: Any) -> Callable[..., Any]:
+    """The kernel adds in the half type itself."""
+
+    def decomposed(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if x.dtype not in _HALVES:
+            return NotImplemented
+        return operator(x.float(), *args, **kwargs).to(x.dtype)
+
+    return decomposed
+
+
+EXACT: Mapping[Any, Callable[..., Any]] = {
+    _aten.layer_norm.default: _layer_norm,
+    _aten.group_norm.default: _group_norm,
+    _aten.instance_norm.default: _instance_norm,
+    _aten.remainder.Tensor: _remainder,
+    _aten.remainder.Scalar: _remainder,
+    _aten.remainder.Scalar_Tensor: _remainder,
+    _aten.cumsum.default: _cumsum,
+    **{
+        operator: _in_float32(operator)
+        for packet in (_aten.var, _aten.std)
+        for operator in (packet.default, packet.dim, packet.correction)
+    },
+}
+
+
+def compute_exactly(program: ExportedProgram) -> ExportedProgram:
+    """Returns a captured program with the operators of EXACT decomposed, and all tensors row by
+    row."""
+    copied = copy_graph(program)
+    _make_row_by_row(copied)
+    return copied.run_decompositions(dict(EXACT))
+
+
+def _make_row_by_row(program: ExportedProgram) -> None:
+    """Drops the strides that a module gives its tensors, which ExecuTorch does not have: they
+    change no numbers, only which of them a view can keep in place."""
+    strided = (torch.channels_last, torch.channels_last_3d)
+    nodes = [
+        node
+        for node in program.graph.nodes
+        if any(value in strided for value in (*node.args, *node.kwargs.values()))
+    ]
+    for node in nodes:
+        node.args = tuple(_row_by_row(value) for value in node.args)
+        node.kwargs = {name: _row_by_row(value) for name, value in node.kwargs.items()}
+    for node in program.graph.nodes if nodes else ():
+        if node.target in (_aten.view.default, _aten._unsafe_view.default):
+            node.target = _aten.reshape.default
+    program.graph_module.recompile()
+
+
+def _row_by_row(value: Any) -> Any:
+    strided = value in (torch.channels_last, torch.channels_last_3d)
+    return torch.contiguous_format if strided else value

@@ -1,0 +1,56 @@
+"""What XNNPACK takes of any module."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from delegates.contract import ModulePart, ModuleRun
+from delegates.executorch_runtime import open_module
+from delegates.passes.nan import odd_constants
+from delegates.passes.quantized import expand_linears
+from delegates.passes.weights import weights_not_copied
+from delegates.xnnpack.faults import fault
+from delegates.xnnpack.gelu import rewrite_gelu
+from delegates.xnnpack.reasons import noted_reasons
+
+
+@contextmanager
+def module_part(program: ExportedProgram) -> Iterator[ModulePart]:
+    """Provides how XNNPACK takes what it supports, without what it computes wrongly."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+
+    partitioner, odd = XnnpackPartitioner(), odd_constants(program)
+    with weights_not_copied(XnnpackBackend), noted_reasons() as reasons:
+        for config in partitioner.target_partitioner_configs.values():
+            config.check_constraints = _without_faults(config.check_constraints, odd, reasons)
+        yield ModulePart(XnnpackBackend.__name__, partitioner, reasons, _rewrite)
+
+
+def _rewrite(program: ExportedProgram) -> None:
+    rewrite_gelu(program)
+    expand_linears(program)
+
+
+def _without_faults(
+    check: Callable[[Node, ExportedProgram], bool], odd: Collection[str], reasons: dict[str, str]
+) -> Callable[[Node, ExportedProgram], bool]:
+    def checked(node: Node, program: ExportedProgram) -> bool:
+        reason = fault(node, program, odd)
+        if reason is not None:
+            reasons[node.name] = reason
+            return False
+        return check(node, program)
+
+    return checked
+
+
+def load_module(path: Path) -> ModuleRun:
+    """Opens a `.pte` in ExecuTorch's stock Python runtime."""
+    import executorch.kernels.quantized  # noqa: F401  (registers its kernels)
+    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+
+    return open_module(path)

@@ -1,0 +1,1 @@
+"""Models that embed texts: from an encoder's checkpoint to a `.pte`."""

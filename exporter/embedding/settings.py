@@ -1,0 +1,122 @@
+"""What a model's own files say about its embeddings, as sentence-transformers reads them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exporter.errors import ExportError
+from exporter.json_object import read_object
+from exporter.models.encoder_spec import EmbeddingSpec
+from exporter.models.fields import count, flag
+from exporter.models.segment_operators import Pooling
+
+_MODES: dict[str, Pooling] = {"cls": "first", "mean": "mean", "lasttoken": "last"}
+_OLD = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+}
+_MODULES, _TRANSFORMER = "modules.json", "sentence_bert_config.json"
+_PROMPTS = "config_sentence_transformers.json"
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings:
+    """
+    Attributes:
+        spec: what becomes of the last hidden states.
+        max_seq_len: the most tokens of a text; None: as many as the model has positions.
+        lowers: whether texts are lower-cased before the tokenizer sees them.
+        prompts: texts that may be put before another, by name.
+        default_prompt: the name of the one that is used if none is named; None: none is.
+    """
+
+    spec: EmbeddingSpec
+    max_seq_len: int | None
+    lowers: bool
+    prompts: Mapping[str, str]
+    default_prompt: str | None
+
+
+def read_settings(directory: Path) -> EmbeddingSettings:
+    """Reads the files of a model directory, of which none has to be there: without `modules.json` a
+    text's embedding is the mean of its rows, as sentence-transformers has it.
+
+    Raises:
+        ExportError: a file asks for what is not computed, or is damaged.
+    """
+    pooling: Pooling = "mean"
+    normalize = False
+    place = directory
+    for kind, path in _modules(directory):
+        if kind == "Transformer":
+            place = path
+        elif kind == "Pooling":
+            pooling = _pooling(path / "config.json")
+        elif kind == "Normalize":
+            normalize = True
+        else:
+            raise ExportError(
+                f"{directory / _MODULES} has a module {kind}; supported are Transformer, Pooling "
+                "and Normalize."
+            )
+    text = _read(place / _TRANSFORMER)
+    limit = None if text.get("max_seq_length") is None else count(text, "max_seq_length")
+    prompts, default = _prompts(directory / _PROMPTS)
+    return EmbeddingSettings(
+        EmbeddingSpec(pooling, normalize), limit, flag(text, "do_lower_case"), prompts, default
+    )
+
+
+def _modules(directory: Path) -> list[tuple[str, Path]]:
+    """Returns the modules' kinds, such as Pooling, and where their files are."""
+    path = directory / _MODULES
+    if not path.is_file():
+        return []
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+        return [
+            (str(item["type"]).rpartition(".")[2], directory / str(item.get("path", "")))
+            for item in listed
+        ]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ExportError(
+            f"{path} is not a list of modules ({error}); download it again."
+        ) from None
+
+
+def _pooling(path: Path) -> Pooling:
+    fields = _read(path)
+    mode = fields.get("pooling_mode")
+    modes = (
+        [mode] if mode is not None else [name for key, name in _OLD.items() if flag(fields, key)]
+    )
+    if len(modes) != 1 or modes[0] not in _MODES:
+        named = ", ".join(map(str, modes)) or "no pooling"
+        raise ExportError(f"{path} asks for {named}; supported is one of {', '.join(_MODES)}.")
+    if fields.get("include_prompt") is False:
+        raise ExportError(
+            f"{path} leaves the prompt out of the pooling (include_prompt), which is not supported."
+        )
+    return _MODES[str(modes[0])]
+
+
+def _prompts(path: Path) -> tuple[dict[str, str], str | None]:
+    fields = _read(path)
+    prompts, default = fields.get("prompts") or {}, fields.get("default_prompt_name")
+    texts = isinstance(prompts, dict) and all(isinstance(text, str) for text in prompts.values())
+    if not texts or not (default is None or default in prompts):
+        raise ExportError(
+            f"{path} has prompts {prompts!r} and default_prompt_name {default!r}; they must be "
+            "texts by name and one of the names, or null."
+        )
+    return prompts, default
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.is_file() else {}

@@ -1,0 +1,24 @@
+"""Writes a lowered program and its ETRecord, and completes them."""
+
+from pathlib import Path
+
+from delegates import Lowered
+from exporter.file.etrecord import name_program, save_etrecord, weights_crc32
+from exporter.file.pte import seal
+from exporter.file.report import Report
+
+
+def write_program(lowered: Lowered, report: Report, temporary: Path, etrecord: Path | None) -> None:
+    """Writes the program, and the ETRecord if there is one, whose checksum the report gets."""
+    with open(temporary, "wb") as file:
+        lowered.program.write_to_file(file)
+    if lowered.etrecord is not None and etrecord is not None:
+        save_etrecord(lowered.etrecord, etrecord)
+        report["etrecord"] = {"weights_crc32": weights_crc32(etrecord)}
+
+
+def seal_files(report: Report, temporary: Path, etrecord: Path | None) -> None:
+    """Stores the complete report in the file, and names the file in its ETRecord."""
+    fingerprint = seal(temporary, report)
+    if "etrecord" in report and etrecord is not None:
+        name_program(etrecord, fingerprint)

@@ -1,0 +1,101 @@
+"""The encoder that is exported, with what makes one row of a text.
+
+Modules carry the names of the decoder's where they do the same. `forward` is the program that gets
+captured: of one text, which a runtime may repeat for several in a call.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from exporter.models.context import Context
+from exporter.models.encoder_spec import (
+    EmbeddingSpec,
+    EncoderAttentionSpec,
+    EncoderLayerSpec,
+    EncoderSpec,
+)
+from exporter.models.mlp import MLP
+
+_LEAST_SQUARE = 1e-24  # as of the length 1e-12, by which torch divides at least
+
+
+class EncoderAttention(nn.Module):
+    """Attention within a text, with a bias everywhere."""
+
+    def __init__(self, spec: EncoderAttentionSpec, hidden_size: int) -> None:
+        super().__init__()
+        self.head_dim, self.window = spec.head_dim, spec.window
+        self.scale = spec.head_dim**-0.5
+        size = spec.num_attention_heads * spec.head_dim
+        self.q_proj = nn.Linear(hidden_size, size)
+        self.k_proj = nn.Linear(hidden_size, size)
+        self.v_proj = nn.Linear(hidden_size, size)
+        self.o_proj = nn.Linear(size, hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = (*x.shape[:2], -1, self.head_dim)
+        q, k, v = (proj(x).view(heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        out = torch.ops.thimble.segment_attention(q, k, v, self.scale, self.window, False)
+        return self.o_proj(out.flatten(2))
+
+
+class EncoderLayer(nn.Module):
+    """Two blocks, each x = norm(x + block(x))."""
+
+    def __init__(self, spec: EncoderLayerSpec, encoder: EncoderSpec) -> None:
+        super().__init__()
+        size, eps = encoder.hidden_size, encoder.layer_norm_eps
+        self.self_attn = EncoderAttention(spec.attention, size)
+        self.self_attn_layer_norm = nn.LayerNorm(size, eps)
+        self.mlp = MLP(spec.feed_forward, size)
+        self.mlp_layer_norm = nn.LayerNorm(size, eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.self_attn_layer_norm(x + self.self_attn(x))
+        return self.mlp_layer_norm(x + self.mlp(x, Context(())))
+
+
+class Encoder(nn.Module):
+    """From tokens to hidden states."""
+
+    def __init__(self, spec: EncoderSpec) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(spec.vocab_size, spec.hidden_size)
+        self.embed_positions = nn.Embedding(spec.max_position_embeddings, spec.hidden_size)
+        self.embedding_layer_norm = nn.LayerNorm(spec.hidden_size, spec.layer_norm_eps)
+        self.layers = nn.ModuleList(EncoderLayer(layer, spec) for layer in spec.layers)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed_tokens(tokens)  # (batch, seq_len, hidden_size)
+        x = torch.ops.thimble.add_positions(x, self.embed_positions.weight)
+        x = self.embedding_layer_norm(x)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class EmbeddingModel(nn.Module):
+    """An encoder and what makes one row of a text."""
+
+    def __init__(self, encoder: EncoderSpec, embedding: EmbeddingSpec) -> None:
+        super().__init__()
+        self.config, self.embedding = encoder, embedding
+        self.model = Encoder(encoder)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """
+        Args:
+            tokens: int64 (batch, seq_len), of texts of one length; a program is captured of one.
+
+        Returns:
+            float32 (batch, hidden_size).
+        """
+        pooled = torch.ops.thimble.pool(self.model(tokens), self.embedding.pooling)
+        return normalized(pooled) if self.embedding.normalize else pooled
+
+
+def normalized(x: Tensor) -> Tensor:
+    """Divides rows (..., width) by their lengths: an RMSNorm, times a number."""
+    width = x.shape[-1]
+    normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + _LEAST_SQUARE / width)
+    return normed * width**-0.5

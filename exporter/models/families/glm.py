@@ -1,0 +1,52 @@
+"""GLM-4: half of each head rotates, in pairs of neighbours; biases; gate and up are one tensor."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from exporter.models.config import decoder, mlp, unrotated_attention
+from exporter.models.family import Family
+from exporter.models.fields import count, flag
+from exporter.models.rotary_config import rotary
+from exporter.models.spec import DecoderSpec, LayerSpec
+from exporter.models.tensor_layout import Stored
+
+_DEFAULTS = {
+    "rms_norm_eps": 1.5625e-7,
+    "rope_theta": 10000.0,
+    "partial_rotary_factor": 0.5,
+    "max_position_embeddings": 131072,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "attention_bias": True,
+}
+_ENDS = [151329, 151336, 151338]
+
+
+def spec(config: Mapping[str, Any]) -> DecoderSpec:
+    fields = {**_DEFAULTS, **config}
+    if fields.get("eos_token_id") is None:
+        fields["eos_token_id"] = _ENDS
+    mixer = unrotated_attention(fields, bias=flag(fields, "attention_bias"))
+    mixer = replace(mixer, rotary=rotary(fields, mixer.head_dim))
+    return decoder(fields, [LayerSpec(mixer, mlp(fields))] * count(fields, "num_hidden_layers"))
+
+
+def stored(spec: DecoderSpec, name: str) -> Stored:
+    block, _, part = name.rpartition(".")[0].rpartition(".")
+    if part in ("gate_proj", "up_proj"):
+        size = spec.layers[0].feed_forward.intermediate_size
+        begin = 0 if part == "gate_proj" else size
+        return Stored((f"{block}.gate_up_proj.weight",)).rows(begin, begin + size)
+    return in_halves(spec, name)
+
+
+def in_halves(spec: DecoderSpec, name: str) -> Stored:
+    """Rows of queries and keys are stored in the order of pairs that rotate together."""
+    rotary = next(iter(spec.rotary_tables), None)
+    if rotary is None or name.split(".")[-2] not in ("q_proj", "k_proj"):
+        return Stored((name,))
+    return Stored((name,)).from_pairs(rotary.head_dim, rotary.leading)
+
+
+FAMILY = Family("glm", spec, stored)

@@ -1,0 +1,83 @@
+"""Our operators in the captured program of an encoder, which reads whole texts: learned positions,
+attention without a cache, pooling.
+
+The CPU delegate runs them over several texts of a call, each by itself. Eager mode runs the
+decompositions, of one text.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch._decomp import register_decomposition
+from torch.nn import functional as F
+
+Pooling = Literal["first", "last", "mean"]
+
+_library = torch.library.Library("thimble", "FRAGMENT")
+_library.define("add_positions(Tensor x, Tensor table) -> Tensor")
+_library.define(
+    "segment_attention(Tensor query, Tensor key, Tensor value, float scale, int? window, "
+    "bool causal) -> Tensor"
+)
+_library.define("pool(Tensor x, str pooling) -> Tensor")
+
+
+def add_positions(x: Tensor, table: Tensor) -> Tensor:
+    """Adds the first rows of a table (positions, width) to x (batch, seq_len, width)."""
+    return x + table.narrow(0, 0, x.shape[1])
+
+
+def segment_attention(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, causal: bool
+) -> Tensor:
+    """Grouped-query attention within complete texts.
+
+    Args:
+        query: (batch, seq_len, num_attention_heads, head_dim).
+        key, value: (batch, seq_len, num_key_value_heads, head_dim).
+        scale: factor on the dot products.
+        window: how many positions up to its own a query sees, and as many from its own on unless
+            causal; None: all.
+        causal: whether a query sees none behind its own.
+
+    Returns:
+        (batch, seq_len, num_attention_heads, head_dim).
+    """
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    at = torch.arange(query.shape[2], device=query.device)
+    ages = at[:, None] - at
+    seen = ages >= 0 if causal else torch.ones_like(ages, dtype=torch.bool)
+    if window is not None:
+        seen = seen & (ages.abs() < window)
+    out = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=seen, scale=scale, enable_gqa=True
+    )
+    return out.transpose(1, 2)
+
+
+def pool(x: Tensor, pooling: Pooling) -> Tensor:
+    """Makes one row of each text: x (batch, seq_len, width) to (batch, width)."""
+    if pooling == "mean":
+        return x.mean(dim=1)
+    return x[:, 0 if pooling == "first" else -1]
+
+
+for _name, _function in (
+    ("add_positions", add_positions),
+    ("segment_attention", segment_attention),
+    ("pool", pool),
+):
+    _library.impl(_name, _function, "CompositeExplicitAutograd")
+    register_decomposition(getattr(torch.ops.thimble, _name).default)(_function)
+
+
+@torch.library.register_fake("thimble::add_positions", lib=_library)
+@torch.library.register_fake("thimble::segment_attention", lib=_library)
+def _like_the_first(first: Tensor, *_: object) -> Tensor:
+    return torch.empty_like(first, memory_format=torch.contiguous_format)
+
+
+@torch.library.register_fake("thimble::pool", lib=_library)
+def _pooled(x: Tensor, pooling: str) -> Tensor:
+    return x.new_empty(x.shape[0], x.shape[2])

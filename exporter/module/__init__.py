@@ -1,0 +1,1 @@
+"""Any module of PyTorch, as its user's function makes it: captured, checked, described."""

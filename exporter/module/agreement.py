@@ -1,0 +1,140 @@
+"""Compares a finished file with its module, before the file gets its name."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from exporter.errors import ExportError
+from exporter.module.samples import Sample, with_nans
+from exporter.module.signature import Signature
+from exporter.module.source import Made, failure
+from exporter.module.state import state_kept
+
+Run = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+Open = Callable[[], Run]
+
+# The largest difference of a number from the module's, as a share of its output's largest number:
+# the order of float32 additions, and one rounding of a half type, more in further layers.
+_TOLERANCES = {torch.float16: 2e-2, torch.bfloat16: 1e-1}
+_FLOAT = 1e-4
+QUANTIZED = 5e-2  # a sum between two integers is rounded by its last bit
+
+
+@dataclass(frozen=True)
+class ModuleAgreement:
+    """
+    Attributes:
+        inputs: what the file was compared on, by title.
+        calls: of the program.
+        error: the largest difference, as a share of the largest number of its output.
+        output: where it is.
+        tolerance: the largest that rounding explains.
+    """
+
+    inputs: tuple[str, ...]
+    calls: int
+    error: float
+    output: str
+    tolerance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "inputs": list(self.inputs)}
+
+
+@torch.no_grad()
+def references(module: Callable[..., Any], made: Made, sample: Sample) -> list[list[Tensor]]:
+    """Returns what a module computes in each call of a sample; its state stays.
+
+    Raises:
+        ExportError: the module fails; the sentence has its line.
+    """
+    found = []
+    with state_kept(made.module):
+        for inputs in sample.calls:
+            try:
+                found.append([leaf.clone() for leaf in tree_leaves(inputs.call(module))])
+            except Exception as error:
+                raise failure(f"The module fails on {sample.title}", error) from error
+    return found
+
+
+def compare(
+    open_file: Open,
+    samples: Sequence[Sample],
+    expected: Sequence[Sequence[Sequence[Tensor]]],
+    signature: Signature,
+    quantized: bool,
+) -> ModuleAgreement:
+    """Runs the file on the samples; a program with state is opened for each.
+
+    Raises:
+        ExportError: it cannot run, or a number differs by more than rounding.
+    """
+    worst, where, tolerance, calls = -1.0, "", _FLOAT, 0
+    run = open_file()
+    for sample, results in zip(samples, expected, strict=True):
+        if signature.state:
+            run = open_file()
+        for inputs, wanted in zip(sample.calls, results, strict=True):
+            try:
+                got = run([leaf.contiguous() for leaf in inputs.leaves()])
+            except RuntimeError as error:
+                raise failure(
+                    f"The file cannot run on {sample.title}; nothing was written", error
+                ) from error
+            calls += 1
+            for spec, want, have in zip(signature.outputs, wanted, got, strict=True):
+                far = difference(want, have)
+                allowed = QUANTIZED if quantized else _TOLERANCES.get(want.dtype, _FLOAT)
+                if not far <= allowed:
+                    raise ExportError(
+                        f"On {sample.title} the file's {spec.name} differs from the module's by "
+                        f"{far:.2g} of its largest number, but rounding explains only "
+                        f"{allowed:.2g}; nothing was written: use another --delegate or --quant, "
+                        "and report this."
+                    )
+                if far / allowed > worst:
+                    worst, where, tolerance = far / allowed, spec.name, allowed
+    titles = tuple(sample.title for sample in samples)
+    return ModuleAgreement(titles, calls, max(worst, 0) * tolerance, where, tolerance)
+
+
+def difference(want: Tensor, have: Tensor) -> float:
+    """Returns the largest difference as a share of the largest number, infinite where shapes, NaNs
+    or infinities differ."""
+    if want.shape != have.shape or want.dtype != have.dtype:
+        return float("inf")
+    if want.numel() == 0:
+        return 0.0
+    if not want.is_floating_point():
+        return 0.0 if torch.equal(want, have) else float("inf")
+    want, have = want.double(), have.double()
+    finite = torch.isfinite(want)
+    if not torch.equal(want[~finite].nan_to_num(), have[~finite].nan_to_num()):
+        return float("inf")
+    if not torch.equal(want.isnan(), have.isnan()):
+        return float("inf")
+    if not bool(finite.any()):
+        return 0.0
+    want, have = want[finite], have[finite]
+    scale = want.abs().max().clamp(min=1e-6)
+    return float(((want - have).abs().max() / scale).nan_to_num(nan=float("inf")))
+
+
+@torch.no_grad()
+def hides_nan(open_file: Open, made: Made, index: int) -> bool:
+    """Whether a NaN in an input is lost on the way through the file, but not through the module."""
+    return any(
+        bool((want.isnan() & ~have.isnan()).any())
+        for inputs in with_nans(made, index)
+        for want, have in zip(
+            references(made.module, made, Sample("a NaN", (inputs,)))[0],
+            open_file()(inputs.leaves()),
+            strict=True,
+        )
+        if want.is_floating_point()
+    )

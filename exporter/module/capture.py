@@ -1,0 +1,58 @@
+"""Captures a user's module, or says which of its lines cannot be captured."""
+
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram, export
+
+from exporter.capture.refusals import REFUSALS, refused
+from exporter.errors import ExportError
+from exporter.module.source import Made, failure
+from exporter.module.state import state_kept
+
+
+def capture_module(made: Made) -> ExportedProgram:
+    """Captures `forward`, without changes in place: those of buffers are outputs.
+
+    Raises:
+        ExportError: a line cannot be captured; the sentence names it and what to do.
+    """
+    inputs, kwargs = made.inputs, dict(made.inputs.kwargs)
+    shapes: Any = made.dynamic_shapes
+    try:
+        with state_kept(made.module):
+            program = export(made.module, inputs.args, kwargs or None, dynamic_shapes=shapes)
+        return program.run_decompositions({})
+    except REFUSALS as error:
+        raise refused(made.module, inputs.args, shapes, error, kwargs) from error
+    except Exception as error:
+        raise failure(
+            "The module cannot be captured: torch.export refuses what it does", error
+        ) from error
+
+
+@torch.no_grad()
+def run_eagerly(made: Made) -> None:
+    """Runs the module once on its example inputs, and leaves its state as it was.
+
+    Raises:
+        ExportError: the module fails on them; the sentence has the line.
+    """
+    with state_kept(made.module):
+        try:
+            made.inputs.call(made.module)
+        except Exception as error:
+            raise failure("The module fails on its own example inputs", error) from error
+
+
+def check_outputs_are_tensors(program: ExportedProgram) -> None:
+    """
+    Raises:
+        ExportError: the module returns something else.
+    """
+    for value in program.graph_signature.user_outputs:
+        if not isinstance(value, str):
+            raise ExportError(
+                f"The module returns {value!r}, but a program returns only tensors; leave it out, "
+                "or make it a tensor."
+            )

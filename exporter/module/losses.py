@@ -1,0 +1,29 @@
+"""Where a file loses a NaN that its module would pass on."""
+
+from torch.export import ExportedProgram
+
+from delegates.passes.nan import may_be_nan, odd_constants
+from delegates.report import operator_name
+from delegates.source_lines import source_line
+
+_LOSING = ("max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "thimble::linear")
+_QUANTIZED = "quantize_per_tensor"
+
+
+def nan_loss(program: ExportedProgram, input: str) -> str:
+    """Returns the operator, with its line, by which a NaN of an input is lost: the first on its way
+    that loses one, and that delegates take although it does (delegates/passes/nan.py)."""
+    odd = odd_constants(program)
+    reached = {input}
+    for node in program.graph.nodes:
+        if node.op != "call_function" or not hasattr(node.target, "_schema"):
+            reached |= {node.name for each in node.all_input_nodes if each.name in reached}
+            continue
+        if not any(each.name in reached for each in node.all_input_nodes):
+            continue
+        reached.add(node.name)
+        name = operator_name(node)
+        if name in _LOSING or _QUANTIZED in name:
+            if not may_be_nan(node.args[0], program, odd):
+                return f"{name.rpartition(':')[2]} at {source_line(node)}"
+    return "by an operator of the delegate"

@@ -1,0 +1,177 @@
+"""Reads `module.py:make`: imports the user's file and calls the function that makes the module."""
+
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from exporter.errors import ExportError
+from exporter.module.source_name import SourceName
+
+_PARTS = ("module", "inputs", "dynamic_shapes", "calibration")
+_RETURNS = "it must return (module, inputs), optionally with dynamic_shapes and calibration"
+_TORCH = str(Path(torch.__file__).parent)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a module is called with; every leaf is a tensor, contiguous."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def leaves(self) -> list[Tensor]:
+        """Returns the tensors in the order of the program's inputs."""
+        return tree_leaves((self.args, dict(self.kwargs)))
+
+    def with_leaves(self, leaves: Sequence[Tensor]) -> "Inputs":
+        """Returns the same structure with other tensors, in the order of leaves()."""
+        rest = iter(leaves)
+        args, kwargs = tree_map(lambda _: next(rest), (self.args, dict(self.kwargs)))
+        return Inputs(args, kwargs)
+
+    def call(self, module: Callable[..., Any]) -> Any:
+        return module(*self.args, **self.kwargs)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the user's function returned.
+
+    Attributes:
+        module: in eval mode, without gradients.
+        inputs: an example of its inputs.
+        dynamic_shapes: as torch.export takes them; None: every size is fixed.
+        calibration: further examples, on which integers are calibrated and numbers are checked.
+    """
+
+    module: nn.Module
+    inputs: Inputs
+    dynamic_shapes: Any
+    calibration: Sequence[Inputs]
+
+
+def make_module(source: SourceName) -> Made:
+    """Imports the file and calls its function.
+
+    Raises:
+        ExportError: the file cannot be imported, has no such function, or the function fails or
+            returns something else; the sentence has the user's line.
+    """
+    make = getattr(_import(source), source.function, None)
+    if not callable(make):
+        raise ExportError(
+            f"{source.path} has no function {source.function}; name the one that makes the module, "
+            f"as in {source.path.name}:make."
+        )
+    try:
+        made = make()
+    except Exception as error:
+        raise failure(f"{source.function}() of {source.path.name} failed", error) from error
+    parts = _parts(source, made)
+    module = parts["module"]
+    if not isinstance(module, nn.Module):
+        raise ExportError(
+            f"{source} returns {_shown(module)} as the module, which is not a torch.nn.Module; "
+            f"{_RETURNS}."
+        )
+    module.eval().requires_grad_(False)
+    inputs = _read_inputs(source, module, parts["inputs"], "inputs")
+    calibration = [
+        _read_inputs(source, module, each, f"calibration[{index}]")
+        for index, each in enumerate(parts.get("calibration") or ())
+    ]
+    return Made(module, inputs, parts.get("dynamic_shapes"), calibration)
+
+
+def failure(what: str, error: BaseException) -> ExportError:
+    """Returns the sentence for an error that the user's code raised, with the user's line."""
+    said = next(iter(str(error).strip().splitlines()), "") or "no message"
+    line = user_line(error)
+    where = f" at {line}" if line else ""
+    return ExportError(f"{what}{where}: {type(error).__name__}: {said.rstrip('.')}.")
+
+
+def user_line(error: BaseException) -> str | None:
+    """Returns the innermost line of an error outside of libraries, as `model.py:12 (code)`."""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{Path(error.filename).name}:{error.lineno}"
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename
+        and not frame.filename.startswith((_TORCH, "<", str(Path(__file__).parents[1])))
+        and not re.search(r"/lib/python3\.\d+/", frame.filename)
+    ]
+    if not own:
+        return None
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno} ({(own[-1].line or '').strip()})"
+
+
+def _import(source: SourceName) -> Any:
+    path = source.path
+    if not path.is_file():
+        raise ExportError(f"{path} is not a file; name a Python file, as in {path.name}:make.")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ExportError(f"{path} is not a Python file; its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    directory = str(path.resolve().parent)  # what lies beside it can be imported
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise failure(f"{path} cannot be imported", error) from error
+    return module
+
+
+def _parts(source: SourceName, made: Any) -> dict[str, Any]:
+    if isinstance(made, Mapping):
+        unknown = [name for name in made if name not in _PARTS]
+        if unknown or "module" not in made or "inputs" not in made:
+            what = f"has {unknown[0]!r}" if unknown else f"has only {', '.join(map(str, made))}"
+            raise ExportError(f"{source} returns a dictionary that {what}; {_RETURNS}.")
+        return dict(made)
+    if not isinstance(made, tuple) or not 2 <= len(made) <= len(_PARTS):
+        raise ExportError(f"{source} returns {_shown(made)}; {_RETURNS}.")
+    return dict(zip(_PARTS, made, strict=False))
+
+
+def _read_inputs(source: SourceName, module: nn.Module, given: Any, what: str) -> Inputs:
+    """Reads a tensor, a tuple or list of arguments, or a mapping of arguments by name."""
+    if isinstance(given, Mapping):
+        read = Inputs((), dict(given))
+    elif isinstance(given, tuple | list):
+        read = Inputs(tuple(given))
+    else:
+        read = Inputs((given,))
+    try:
+        bound = inspect.signature(module.forward).bind(*read.args, **read.kwargs)
+    except TypeError as error:
+        raise ExportError(f"{source}: {what} do not fit forward(): {error}.") from None
+    for name, value in bound.arguments.items():
+        for leaf in tree_leaves(value):
+            if not isinstance(leaf, Tensor):
+                raise ExportError(
+                    f"{source}: {what} have {_shown(leaf)} for {name}, but a program takes only "
+                    "tensors; set it in the module, or make it a tensor."
+                )
+    # ExecuTorch exports an example with other strides, and then fails to run the file.
+    leaves = [leaf.detach().contiguous().clone() for leaf in read.leaves()]
+    return read.with_leaves(leaves)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"

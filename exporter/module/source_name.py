@@ -1,0 +1,50 @@
+"""How the command line names a module: `module.py:make`."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.errors import ExportError
+
+_NAME = re.compile(r"(.+\.py):([^:\\/]*)", re.DOTALL)
+QUANTS = ("none", "int8", "int4")
+
+
+@dataclass(frozen=True)
+class SourceName:
+    """A Python file, and its function that makes a module."""
+
+    path: Path
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.path.name}:{self.function}"
+
+
+def source_name(text: str) -> SourceName | None:
+    """Returns the file and the function if the text has that form.
+
+    Raises:
+        ExportError: it has, but the function's name is not one.
+    """
+    found = _NAME.fullmatch(text)
+    if found is None:
+        return None
+    if not found[2].isidentifier():
+        raise ExportError(
+            f"{found[2]!r} in {text} is not the name of a function; write it as in "
+            f"{Path(found[1]).name}:make."
+        )
+    return SourceName(Path(found[1]), found[2])
+
+
+def check_quant(name: str) -> None:
+    """
+    Raises:
+        ExportError: a module has no such --quant.
+    """
+    if name not in QUANTS:
+        raise ExportError(
+            f"--quant {name} is for language models; a module has {', '.join(QUANTS[:-1])} or "
+            f"{QUANTS[-1]}."
+        )

@@ -1,0 +1,159 @@
+#include "c_interface/thimble_program.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "c_interface/load_options.h"
+#include "c_interface/shared.h"
+#include "tensors/tensor_program.h"
+
+struct thimble_program {
+  std::unique_ptr<thimble::TensorProgram> program;
+  std::string signature;
+  std::vector<thimble::Tensor> outputs;  ///< of the last run
+};
+
+namespace {
+
+using thimble::given;
+using thimble::guarded;
+using thimble::report;
+using thimble::run_guarded;
+using thimble::Status;
+
+thimble_program* load(thimble::Result<thimble::PteFile> file, const thimble_load_options* options,
+                      char* error, size_t error_size) {
+  const thimble_load_options& chosen = options == nullptr ? thimble::kLoadDefaults : *options;
+  const Status right = thimble::check(chosen);
+  if (report(right, error, error_size) != 0) return nullptr;
+  auto program = thimble::TensorProgram::load(std::move(file), thimble::to_load(chosen));
+  if (report(program.status(), error, error_size) != 0) return nullptr;
+  auto handle = std::make_unique<thimble_program>();
+  handle->signature = (*program)->signature().to_json();
+  handle->program = std::move(*program);
+  return handle.release();
+}
+
+/// What C passes as a tensor.
+thimble::Result<thimble::TensorView> to_view(const thimble_tensor& tensor, size_t index) {
+  const std::string name = tensor.name == nullptr ? "" : tensor.name;
+  const std::string shown = "the input " + (name.empty() ? std::to_string(index) : name);
+  const thimble::ElementType* type =
+      tensor.type == nullptr ? nullptr : thimble::find_element_type(tensor.type);
+  if (type == nullptr) {
+    return Status::error(shown + " has the type " +
+                         (tensor.type == nullptr ? "null" : tensor.type) +
+                         ", but must have one of " + thimble::element_type_names());
+  }
+  if (tensor.rank < 0 || (tensor.rank > 0 && tensor.shape == nullptr)) {
+    return Status::error(shown + " has no shape: give `rank` sizes");
+  }
+  thimble::Shape shape(tensor.shape, tensor.shape + tensor.rank);
+  for (const int64_t size : shape) {
+    if (size < 0 || size > INT32_MAX) {
+      return Status::error(shown + " has the shape " + thimble::to_string(shape) +
+                           ", but sizes must be from 0 to " + std::to_string(INT32_MAX));
+    }
+  }
+  if (tensor.data == nullptr && thimble::element_count(shape) > 0) {
+    return Status::error(shown + " has no data: it is null, but must not be");
+  }
+  return thimble::TensorView{name, type, std::move(shape), tensor.data};
+}
+
+}  // namespace
+
+thimble_program* thimble_program_load(const char* path, const thimble_load_options* options,
+                                      char* error, size_t error_size) {
+  return guarded<thimble_program*>(nullptr, error, error_size, [&]() -> thimble_program* {
+    if (report(given({{"path", path}}), error, error_size) != 0) return nullptr;
+    return load(thimble::PteFile::open(path), options, error, error_size);
+  });
+}
+
+thimble_program* thimble_program_load_bytes(const void* data, size_t size, const char* name,
+                                            const thimble_load_options* options, char* error,
+                                            size_t error_size) {
+  return guarded<thimble_program*>(nullptr, error, error_size, [&]() -> thimble_program* {
+    const Status right = given({{"data", data}, {"name", name}});
+    if (report(right, error, error_size) != 0) return nullptr;
+    return load(thimble::PteFile::open(static_cast<const uint8_t*>(data), size, name), options,
+                error, error_size);
+  });
+}
+
+const char* thimble_program_signature(const thimble_program* program) {
+  return program == nullptr ? "" : program->signature.c_str();
+}
+
+int thimble_program_run(thimble_program* program, const thimble_tensor* inputs, size_t count,
+                        char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status right = given({{"program", program}, {"inputs", count == 0 || inputs != nullptr}});
+    if (!right.ok()) return right;
+    program->outputs.clear();
+    std::vector<thimble::TensorView> views;
+    for (size_t i = 0; i < count; ++i) {
+      auto view = to_view(inputs[i], i);
+      if (!view.ok()) return view.status();
+      views.push_back(std::move(*view));
+    }
+    auto outputs = program->program->run(views);
+    if (outputs.ok()) program->outputs = std::move(*outputs);
+    return outputs.status();
+  });
+}
+
+size_t thimble_program_outputs(const thimble_program* program) {
+  return program == nullptr ? 0 : program->outputs.size();
+}
+
+int thimble_program_output(const thimble_program* program, size_t index, thimble_tensor* output,
+                           char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status right = given({{"program", program}, {"output", output}});
+    if (!right.ok()) return right;
+    if (index >= program->outputs.size()) {
+      return Status::error("there is no output " + std::to_string(index) + ": the last run has " +
+                           std::to_string(program->outputs.size()));
+    }
+    const thimble::Tensor& tensor = program->outputs[index];
+    const thimble::TensorSpec& spec = program->program->signature().outputs[index];
+    *output = {spec.name.c_str(), tensor.type->name.data(), tensor.shape.data(),
+               static_cast<int32_t>(tensor.shape.size()), tensor.data.data()};
+    return {};
+  });
+}
+
+int thimble_program_reset(thimble_program* program, char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status right = given({{"program", program}});
+    return right.ok() ? program->program->reset() : right;
+  });
+}
+
+int thimble_program_start_recording(thimble_program* program, int64_t max_calls, int64_t max_bytes,
+                                    char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status right = given({{"program", program}});
+    if (!right.ok()) return right;
+    return thimble::start_recording(program->program->recorder(), max_calls, max_bytes);
+  });
+}
+
+int thimble_program_stop_recording(thimble_program* program, const char* path,
+                                   thimble_recording* recording, char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status right = given({{"program", program}, {"path", path}, {"recording", recording}});
+    if (!right.ok()) return right;
+    const Status allowed = program->program->file().check_output(path);
+    if (!allowed.ok()) return allowed;
+    const auto recorded = program->program->recorder().stop(path);
+    if (recorded.ok()) *recording = {recorded->calls, recorded->dropped_calls};
+    return recorded.status();
+  });
+}
+
+void thimble_program_free(thimble_program* program) { delete program; }

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "delegate/ops/kind.h"
+
+namespace thimble::cpu {
+
+/// LayerNorm of rows, or of each of their heads.
+struct LayerNormOp {
+  uint32_t input;
+  uint32_t output;
+  Floats weight;
+  Floats bias;
+  float eps;
+  uint32_t num_heads;
+
+  static constexpr const char* kName = "LayerNorm";
+  static constexpr bool kPerSegment = false;
+  static LayerNormOp read(const FlatbufferTable& table);
+  void check(Checker* checker) const;
+  void walk(RowNeeds* rows) const;
+  WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
+  Work run(const Op& op, OpRows rows, OpContext& context) const;
+};
+
+}  // namespace thimble::cpu

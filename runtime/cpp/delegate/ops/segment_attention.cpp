@@ -1,0 +1,200 @@
+#include "delegate/ops/segment_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "delegate/ops/checker.h"
+#include "delegate/ops/context.h"
+#include "delegate/ops/row_needs.h"
+#include "delegate/threads/share.h"
+
+namespace thimble::cpu {
+namespace {
+
+constexpr kernels::CacheType kType = kernels::CacheType::kFloat32;
+
+/// Some query rows of one key/value head of a segment: the smallest work of a thread.
+struct Unit {
+  size_t segment;
+  size_t head;
+  size_t block;
+};
+
+/// The units of a chunk, numbered segment by segment, head by head.
+class Units {
+ public:
+  /// \param rows query rows of a block.
+  Units(const OpContext& context, size_t heads, size_t rows)
+      : context_(context), heads_(heads), rows_(rows) {}
+
+  size_t blocks(size_t segment) const {
+    return kernels::divide_up(context_.segments[segment].rows, rows_);
+  }
+  size_t count() const {
+    size_t count = 0;
+    const Range segments = context_.chunk.segments;
+    for (size_t i = segments.first; i < segments.last; ++i) count += heads_ * blocks(i);
+    return count;
+  }
+  Unit at(size_t number) const {
+    size_t segment = context_.chunk.segments.first;
+    for (; number >= heads_ * blocks(segment); ++segment) number -= heads_ * blocks(segment);
+    return {segment, number / blocks(segment), number % blocks(segment)};
+  }
+
+ private:
+  const OpContext& context_;
+  const size_t heads_, rows_;
+};
+
+/// The op on one thread, which lays out the keys and values of a head for itself.
+class Attention {
+ public:
+  Attention(const SegmentAttentionOp& op, OpContext& context)
+      : op_(op),
+        context_(context),
+        dim_(context.width(op.output) / op.num_attention_heads),
+        group_(op.num_attention_heads / op.num_key_value_heads),
+        rows_(kernels::divide_up(kernels::kMostAttentionRows, group_)),
+        units_(context, op.num_key_value_heads, rows_),
+        scratch_(context.workspace.scratch(context.thread)) {}
+
+  void run() {
+    Unit laid_out{SIZE_MAX, 0, 0};
+    context_.team.share_out(context_.thread, units_.count(), 1, [&](Range part) {
+      for (size_t i = part.first; i < part.last; ++i) {
+        const Unit unit = units_.at(i);
+        if (unit.segment != laid_out.segment || unit.head != laid_out.head) lay_out(unit);
+        laid_out = unit;
+        attend(unit);
+      }
+    });
+  }
+
+  /// Operations of all scores and outputs of the chunk.
+  size_t operations() const {
+    size_t pairs = 0;
+    const Range segments = context_.chunk.segments;
+    for (size_t i = segments.first; i < segments.last; ++i) {
+      const size_t rows = context_.segments[i].rows;
+      const size_t before = op_.window == 0 ? rows : op_.window;
+      pairs += rows * std::min(rows, before + std::min<size_t>(op_.after, rows));
+    }
+    return 4 * pairs * op_.num_attention_heads * dim_;
+  }
+
+ private:
+  /// Row of the chunk at which a segment starts.
+  size_t first_row(const Unit& unit) const {
+    return context_.segments[unit.segment].first - context_.chunk.first;
+  }
+  float* column(uint32_t slot, size_t offset, size_t head, size_t row) const {
+    return context_.row(slot, row) + offset + head * dim_;
+  }
+  uint8_t* keys() const { return scratch_ + kernels::attention_scratch_size(dim_) * sizeof(float); }
+  uint8_t* values(const Unit& unit) const {
+    const size_t rows = context_.segments[unit.segment].rows;
+    return keys() + kernels::key_cache_bytes(kType, rows, dim_);
+  }
+
+  void lay_out(const Unit& unit) const {
+    const size_t first = first_row(unit);
+    for (size_t row = 0; row < context_.segments[unit.segment].rows; ++row) {
+      context_.kernels.write_cache({column(op_.key, op_.key_offset, unit.head, first + row),
+                                    column(op_.value, op_.value_offset, unit.head, first + row),
+                                    dim_, row, kType, keys(), values(unit)});
+    }
+  }
+
+  void attend(const Unit& unit) const {
+    const size_t rows = context_.segments[unit.segment].rows, start = unit.block * rows_;
+    const size_t first = first_row(unit) + start;
+    kernels::AttentionArgs args{column(op_.query, op_.query_offset, unit.head * group_, first),
+                                context_.stride(op_.query),
+                                std::min(rows_, rows - start),
+                                group_,
+                                dim_,
+                                start,
+                                op_.scale,
+                                kType,
+                                keys(),
+                                values(unit),
+                                column(op_.output, 0, unit.head * group_, first),
+                                context_.stride(op_.output),
+                                reinterpret_cast<float*>(scratch_),
+                                op_.window};
+    args.end = rows;
+    args.after = op_.after;
+    context_.kernels.attention(args);
+  }
+
+  const SegmentAttentionOp& op_;
+  OpContext& context_;
+  const size_t dim_, group_, rows_;
+  const Units units_;
+  uint8_t* const scratch_;
+};
+
+}  // namespace
+
+SegmentAttentionOp SegmentAttentionOp::read(const FlatbufferTable& table) {
+  return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1),  table.scalar<uint32_t>(2),
+          table.scalar<uint32_t>(3), table.scalar<uint32_t>(4),  table.scalar<uint32_t>(5),
+          table.scalar<uint32_t>(6), table.scalar<uint32_t>(7),  table.scalar<uint32_t>(8),
+          table.scalar<float>(9),    table.scalar<uint32_t>(10), table.scalar<uint32_t>(11),
+          table.scalar<uint32_t>(12)};
+}
+
+void SegmentAttentionOp::check(Checker* checker) const {
+  if (!checker->has_slot(output) || !checker->has_heads(output, num_attention_heads)) return;
+  const size_t heads = num_attention_heads, shared = num_key_value_heads;
+  const size_t dim = checker->width(output) / heads;
+  if (!checker->check(shared >= 1 && shared <= heads && heads % shared == 0,
+                      "has " + std::to_string(heads) + " heads on " + std::to_string(shared) +
+                          " of keys and values")) {
+    return;
+  }
+  checker->check(dim <= kMostHeads, "has heads of " + std::to_string(dim) + " numbers");
+  if (!checker->has_columns(query, query_offset, heads * dim) ||
+      !checker->has_columns(key, key_offset, shared * dim) ||
+      !checker->has_columns(value, value_offset, shared * dim)) {
+    return;
+  }
+  checker->check(output != query && output != key && output != value,
+                 "reads and writes slot " + std::to_string(output));
+  checker->check(std::isfinite(scale), "has the scale " + std::to_string(scale));
+  checker->check(max_seq_len >= 1 && max_seq_len <= kMostSegmentRows,
+                 "takes texts of " + std::to_string(max_seq_len) + " tokens");
+  for (const uint32_t slot : {query, key, value}) {
+    checker->check(checker->program().slots[slot].has_all_rows(), "attends to a part of the rows");
+  }
+  checker->takes_positions(max_seq_len);
+  checker->takes_segments();
+}
+
+void SegmentAttentionOp::walk(RowNeeds* rows) const {
+  if (!rows->computed_of_all(output)) return;
+  for (const uint32_t slot : {query, key, value}) rows->reads(slot, Rows::kAll);
+}
+
+WorkspaceNeeds SegmentAttentionOp::needs(const Program& program, const kernels::Variant&,
+                                         size_t) const {
+  const size_t dim = program.slots[output].width / num_attention_heads;
+  const size_t rows = program.num_positions;
+  WorkspaceNeeds needs;
+  needs.scratch = kernels::attention_scratch_size(dim) * sizeof(float) +
+                  kernels::key_cache_bytes(kType, rows, dim) +
+                  kernels::value_cache_bytes(kType, rows, dim);
+  return needs;
+}
+
+Work SegmentAttentionOp::run(const Op& op, OpRows rows, OpContext& context) const {
+  Attention work(*this, context);
+  context.timer.begin(op.debug_id);
+  work.run();
+  const size_t dim = context.width(output) / num_attention_heads;
+  const size_t columns = 2 * (num_attention_heads + num_key_value_heads) * dim;
+  return context.work(rows.count * columns * sizeof(float), work.operations(), rows.count);
+}
+
+}  // namespace thimble::cpu

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "delegate/ops/kind.h"
+
+namespace thimble::cpu {
+
+/// Attention among the rows of each segment, without a cache.
+struct SegmentAttentionOp {
+  uint32_t query;
+  uint32_t query_offset;
+  uint32_t key;
+  uint32_t key_offset;
+  uint32_t value;
+  uint32_t value_offset;
+  uint32_t output;
+  uint32_t num_attention_heads;
+  uint32_t num_key_value_heads;
+  float scale;
+  uint32_t window;
+  uint32_t after;
+  uint32_t max_seq_len;
+
+  static constexpr const char* kName = "SegmentAttention";
+  static constexpr bool kPerSegment = false;  // threads share the segments
+  static SegmentAttentionOp read(const FlatbufferTable& table);
+  void check(Checker* checker) const;
+  void walk(RowNeeds* rows) const;
+  WorkspaceNeeds needs(const Program& program, const kernels::Variant&, size_t) const;
+  Work run(const Op& op, OpRows rows, OpContext& context) const;
+};
+
+}  // namespace thimble::cpu

@@ -1,0 +1,64 @@
+#include "embed/embedding_settings.h"
+
+#include "core/flatbuffer.h"
+
+namespace thimble {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+
+enum Field { kVersionField, kMaxSeqLen, kBefore, kAfter, kPrompts, kDefaultPrompt };
+
+Status damaged(const std::string& what) {
+  return Status::error("the settings of embeddings are damaged (" + what +
+                       "): export the model again");
+}
+
+std::vector<int32_t> read_tokens(const FlatbufferTable& table, Field field) {
+  const auto stored = table.vector<int32_t>(field);
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < stored.size(); ++i) tokens.push_back(stored[i]);
+  return tokens;
+}
+
+}  // namespace
+
+Result<EmbeddingSettings> EmbeddingSettings::load(const uint8_t* data, size_t size) {
+  const FlatbufferTable table = flatbuffer_root(data, size, "THEM");
+  if (!table.valid()) return damaged("they are something else");
+  const auto version = table.scalar<uint32_t>(kVersionField);
+  if (version != kVersion) {
+    return Status::error("the settings of embeddings have version " + std::to_string(version) +
+                         "; this program reads version " + std::to_string(kVersion) +
+                         ": export the model again, or update the program");
+  }
+  EmbeddingSettings settings;
+  settings.max_seq_len = table.scalar<uint32_t>(kMaxSeqLen);
+  settings.before = read_tokens(table, kBefore);
+  settings.after = read_tokens(table, kAfter);
+  settings.default_prompt = std::string(table.string(kDefaultPrompt));
+  const FlatbufferTables prompts = table.tables(kPrompts);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    settings.prompts.push_back(
+        {std::string(prompts[i].string(0)), std::string(prompts[i].string(1))});
+  }
+  if (settings.max_seq_len <= settings.before.size() + settings.after.size()) {
+    return damaged("a text has no tokens of its own");
+  }
+  if (!settings.prompt(std::nullopt).ok()) return damaged("there is no default prompt");
+  return settings;
+}
+
+Result<std::string> EmbeddingSettings::prompt(const std::optional<std::string>& name) const {
+  const std::string wanted = name ? *name : default_prompt;
+  if (wanted.empty()) return std::string();
+  std::string known;
+  for (const Prompt& prompt : prompts) {
+    if (prompt.name == wanted) return prompt.text;
+    known += (known.empty() ? "" : ", ") + prompt.name;
+  }
+  return Status::error("the model has no prompt '" + wanted +
+                       "': " + (known.empty() ? "it has none" : "it has " + known));
+}
+
+}  // namespace thimble

@@ -1,0 +1,94 @@
+#include "program/embed_lines.h"
+
+#include <array>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "embed/embedder.h"
+#include "program/standard_output.h"
+
+namespace thimble {
+namespace {
+
+constexpr size_t kTogether = 64;  // lines that are read before they are embedded
+
+/// As few digits as tell every float32 apart.
+std::string to_line(const float* row, size_t width) {
+  std::string line;
+  std::array<char, 32> number{};
+  for (size_t i = 0; i < width; ++i) {
+    std::snprintf(number.data(), number.size(), i > 0 ? " %.9g" : "%.9g",
+                  static_cast<double>(row[i]));
+    line += number.data();
+  }
+  return line + "\n";
+}
+
+class Lines {
+ public:
+  Lines(Embedder& embedder, const Options& options) : embedder_(embedder), options_(options) {}
+
+  Status embed(const std::vector<std::string>& lines) {
+    const std::vector<std::string_view> texts(lines.begin(), lines.end());
+    std::vector<float> rows(texts.size() * embedder_.width());
+    EmbeddingCounts counts;
+    Status status = embedder_.embed(texts, options_.prompt_name, rows.data(), &counts);
+    if (!status.ok()) return status;
+    texts_ += static_cast<int64_t>(texts.size());
+    tokens_ += counts.tokens;
+    cut_ += counts.cut;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      output_.write(to_line(&rows[i * embedder_.width()], embedder_.width()));
+    }
+    return output_.status();
+  }
+
+  /// What was done, for people.
+  std::string describe() const {
+    std::string text = std::to_string(texts_) + " texts of " + std::to_string(tokens_) +
+                       " tokens, rows of " + std::to_string(embedder_.width()) + " numbers";
+    if (cut_ > 0) {
+      text += "; " + std::to_string(cut_) + " were cut to " +
+              std::to_string(embedder_.settings().max_seq_len) + " tokens";
+    }
+    return text;
+  }
+
+ private:
+  Embedder& embedder_;
+  const Options& options_;
+  StandardOutput output_;
+  int64_t texts_ = 0, tokens_ = 0, cut_ = 0;
+};
+
+}  // namespace
+
+Result<int> embed_lines(const Options& options) {
+  Result<std::unique_ptr<Embedder>> loaded =
+      Embedder::load(PteFile::open(options.model), options.load);
+  if (!loaded.ok()) return loaded.status();
+  const Result<std::string> prompt = (*loaded)->settings().prompt(options.prompt_name);
+  if (!prompt.ok()) return prompt.status();
+  Lines lines(**loaded, options);
+  std::vector<std::string> read;
+  if (options.prompt) read.push_back(*options.prompt);
+  std::string line;
+  while (!options.prompt && std::getline(std::cin, line)) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    read.push_back(line);
+    if (read.size() < kTogether) continue;
+    const Status status = lines.embed(read);
+    if (!status.ok()) return status;
+    read.clear();
+  }
+  const Status status = lines.embed(read);
+  if (!status.ok()) return status;
+  std::fprintf(stderr, "runner: %s\n", lines.describe().c_str());
+  return 0;
+}
+
+}  // namespace thimble

@@ -1,0 +1,187 @@
+"""A program of tensors: any module that `python -m exporter module.py:make` wrote, with numpy."""
+
+import ctypes
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from runtime.binding.c_arguments import MAX_COUNT, check_whole, encoded, text_of, utf8_of
+from runtime.binding.library import ERROR_SIZE, LoadOptions, RecordingCounts, Tensor, library
+from runtime.errors import RunnerError
+from runtime.recording import Recording
+from runtime.runner import MAX_RECORDING_BYTES, MAX_THREADS
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size of a shape, from `least` to `most`; sizes of one `symbol` belong together."""
+
+    least: int
+    most: int
+    symbol: str
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What an input or an output may be; `type` is numpy's name, or "bfloat16"."""
+
+    name: str
+    type: str
+    sizes: tuple[Size, ...]
+
+
+class Program:
+    """A loaded program of tensors: `Program("module.pte")(array)`.
+
+    Buffers that its calls change keep their values until reset(). One thread at a time runs it;
+    others wait.
+
+    Args:
+        path: the file.
+        threads: 1 to 256; None: automatic. As for a Runner, the first file sets the number for all.
+
+    Raises:
+        RunnerError: the file cannot be used, or the C++ is not built.
+    """
+
+    _handle: int | None = None
+
+    def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
+        if threads is not None:
+            check_whole("threads", threads, 1, MAX_THREADS)
+        self._lock = threading.Lock()
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        options = LoadOptions(threads or 0, 0, 0)
+        load = library().thimble_program_load
+        self._handle = load(encoded(path), ctypes.byref(options), error, ERROR_SIZE)
+        if not self._handle:
+            raise RunnerError(text_of(error))
+        told = json.loads(library().thimble_program_signature(self._handle))
+        self.inputs: tuple[TensorSpec, ...] = tuple(map(_spec, told["inputs"]))
+        self.outputs: tuple[TensorSpec, ...] = tuple(map(_spec, told["outputs"]))
+        self.state: tuple[str, ...] = tuple(told["state"])  # the buffers that calls change
+
+    def __call__(
+        self, *inputs: "ArrayLike", **named: "ArrayLike"
+    ) -> "NDArray[Any] | dict[str, NDArray[Any]]":
+        """Runs the program.
+
+        Args:
+            inputs: in the order of `self.inputs`, or by name. bfloat16 is given as float32, and
+                rounded.
+
+        Returns:
+            the output, or, of several, the outputs by name; bfloat16 as float32.
+
+        Raises:
+            RunnerError: an input is missing, too much, or has another type or shape; an input has a
+                NaN that the program would lose; the program failed, or is closed.
+        """
+        given = [("", value) for value in inputs] + list(named.items())
+        arrays = [_array(value) for _, value in given]
+        shapes = [(ctypes.c_int64 * array.ndim)(*array.shape) for array in arrays]
+        tensors = (Tensor * len(given))()
+        for tensor, (name, _), array, shape in zip(tensors, given, arrays, shapes, strict=True):
+            tensor.name = utf8_of("the name of an input", name)
+            tensor.type = array.dtype.name.encode()
+            tensor.shape, tensor.rank = shape, array.ndim
+            tensor.data = array.ctypes.data
+        with self._lock:
+            self._call(library().thimble_program_run, tensors, len(given))
+            results = [self._output(index) for index in range(len(self.outputs))]
+        if len(results) == 1:
+            return results[0]
+        return {spec.name: array for spec, array in zip(self.outputs, results, strict=True)}
+
+    def reset(self) -> None:
+        """Gives the buffers that calls change the values that they had at the export.
+
+        Raises:
+            RunnerError: it is closed.
+        """
+        with self._lock:
+            self._call(library().thimble_program_reset)
+
+    def start_recording(self, max_calls: int = 256, max_bytes: int = 32 << 20) -> None:
+        """Records ExecuTorch's profile (an ETDump) from the next call on, as Runner's does.
+
+        Raises:
+            RunnerError: it already records, a limit is out of range, or it is closed.
+        """
+        check_whole("max_calls", max_calls, 1, MAX_COUNT)
+        check_whole("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
+        with self._lock:
+            self._call(library().thimble_program_start_recording, max_calls, max_bytes)
+
+    def stop_recording(self, path: str | os.PathLike[str]) -> Recording:
+        """Ends the recording and writes it to a file, completely or not at all.
+
+        Raises:
+            RunnerError: no recording is running, nothing was recorded, the file cannot be written,
+                or it is closed.
+        """
+        counts = RecordingCounts()
+        with self._lock:
+            stop = library().thimble_program_stop_recording
+            self._call(stop, encoded(path), ctypes.byref(counts))
+        return Recording(Path(path), counts.calls, counts.dropped_calls)
+
+    def close(self) -> None:
+        """Waits for a call and frees the program."""
+        if self._handle is not None:
+            with self._lock:
+                library().thimble_program_free(self._handle)
+                self._handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Program cannot be copied or pickled: load the file again")
+
+    def _call(self, function: Callable[..., int], *arguments: object) -> None:
+        if self._handle is None:
+            raise RunnerError("this Program is closed: load the file again")
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        if function(self._handle, *arguments, error, ERROR_SIZE):
+            raise RunnerError(text_of(error))
+
+    def _output(self, index: int) -> "NDArray[Any]":
+        import numpy as np
+
+        tensor = Tensor()
+        self._call(library().thimble_program_output, index, ctypes.byref(tensor))
+        shape = tuple(tensor.shape[: tensor.rank])
+        name = tensor.type.decode()
+        type = np.dtype(np.uint16 if name == "bfloat16" else name)
+        size = type.itemsize
+        for each in shape:
+            size *= each
+        array = np.frombuffer(ctypes.string_at(tensor.data, size), type).reshape(shape)
+        if name == "bfloat16":
+            return (array.astype(np.uint32) << 16).view(np.float32)
+        return array.copy()
+
+
+def _spec(told: dict[str, Any]) -> TensorSpec:
+    return TensorSpec(told["name"], told["type"], tuple(Size(*size) for size in told["sizes"]))
+
+
+def _array(value: "ArrayLike") -> "NDArray[Any]":
+    import numpy as np
+
+    array = np.asarray(value)
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)

@@ -1,0 +1,102 @@
+"""Classes of transformers that replace steps of a tokenizer.json, or read a SentencePiece model."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cpp_programs import CppTokenizer
+from support.hostile_text import hostile_strings
+from support.trained_tokenizers import TRAINERS
+from transformers import AutoTokenizer
+
+from exporter.tokenizer import TokenizerError, compile_tokenizer
+
+TEXTS = (
+    *hostile_strings(200, seed=5),
+    *(" a1 22 <s>x</s>  y <unk> caf\u00e9 \u0301 12345", "<tool>e\u0301<mask> z", "\u2581x y"),
+)
+Json = dict[str, Any]
+
+
+def check(directory: Path, config: Json, model_type: str, cpp_build: Path) -> str:
+    """Checks the ids, the texts and the named tokens; returns the notes."""
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    (directory / "config.json").write_text(json.dumps({"model_type": model_type}))
+    oracle = AutoTokenizer.from_pretrained(directory)
+    compiled = compile_tokenizer(directory)
+    (directory / "blob").write_bytes(compiled.data)
+    cpp = CppTokenizer(cpp_build, directory / "blob")
+    expected = [oracle(text, add_special_tokens=False).input_ids for text in TEXTS]
+    assert cpp.encode(list(TEXTS), parse_special=True) == expected
+    assert cpp.decode(expected) == [
+        oracle.decode(ids, skip_special_tokens=True) for ids in expected
+    ]
+    assert compiled.tokens == oracle.special_tokens_map
+    return " ".join(compiled.notes)
+
+
+@pytest.mark.parametrize(
+    ("trained", "config", "replaced"),
+    [
+        ("prepending", {"tokenizer_class": "LlamaTokenizerFast"}, "normalizer, pre_tokenizer."),
+        ("metaspace", {"tokenizer_class": "LlamaTokenizer", "legacy": True}, "pre_tokenizer."),
+        ("metaspace", {"tokenizer_class": "CodeLlamaTokenizer"}, ""),
+        ("digits", {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True}, "pre_tokenizer"),
+        ("llama3", {"tokenizer_class": "GPTNeoXTokenizer"}, "model.ignore_merges"),
+        ("metaspace", {"tokenizer_class": "GemmaTokenizer"}, "normalizer, pre_tokenizer."),
+        ("qwen2", {"tokenizer_class": "Qwen2Tokenizer"}, ""),
+        ("digits", {"tokenizer_class": "Qwen2Tokenizer"}, "normalizer, pre_tokenizer."),
+        ("qwen2", {"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {}}, "(<tool>)"),
+        ("qwen2", {"tokenizer_class": "Qwen3_5Tokenizer"}, "pre_tokenizer."),
+        ("digits", {"tokenizer_class": "CohereTokenizer"}, "normalizer."),
+        ("digits", {"tokenizer_class": "PreTrainedTokenizerFast"}, ""),
+    ],
+)
+def test_a_class_replaces_steps(
+    trained: str, config: Json, replaced: str, tmp_path: Path, cpp_build: Path
+) -> None:
+    (tmp_path / "tokenizer.json").write_text(TRAINERS[trained](), encoding="utf-8")
+    notes = check(tmp_path, config, "llama", cpp_build)
+    assert (replaced in notes) if replaced else not notes
+
+
+@pytest.mark.parametrize(
+    ("config", "model_type", "note"),
+    [
+        ({"tokenizer_class": "LlamaTokenizer", "legacy": True}, "llama", ""),
+        ({"tokenizer_class": "LlamaTokenizer"}, "mistral", "without its add_dummy_prefix"),
+        ({"tokenizer_class": "PreTrainedTokenizerFast"}, "llama", "without its add_dummy_prefix"),
+        ({"tokenizer_class": "CodeLlamaTokenizer"}, "llama", ""),
+        ({"add_bos_token": True}, "gemma2", "GemmaTokenizer reads tokenizer.model without its"),
+    ],
+)
+def test_a_class_reads_a_sentencepiece_model(
+    config: Json, model_type: str, note: str, tmp_path: Path, shared_data: Path, cpp_build: Path
+) -> None:
+    shutil.copy(shared_data / "stories260K/tokenizer.model", tmp_path)
+    notes = check(tmp_path, {"add_bos_token": True, **config}, model_type, cpp_build)
+    assert (note in notes) if note else not notes
+
+
+def test_qwen2s_vocabulary_and_merges(tmp_path: Path, cpp_build: Path) -> None:
+    model = json.loads(TRAINERS["qwen2"]())["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]))
+    assert not check(tmp_path, {"tokenizer_class": "Qwen2Tokenizer"}, "qwen2", cpp_build)
+
+
+def test_classes_that_do_not_fit_the_file(tmp_path: Path, shared_data: Path) -> None:
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    shutil.copy(shared_data / "stories260K/tokenizer.model", tmp_path)
+    with pytest.raises(TokenizerError, match="the class GPT2Tokenizer does not read a Sentence"):
+        compile_tokenizer(tmp_path)
+    document = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0]]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": document}))
+    with pytest.raises(TokenizerError, match="GPT2Tokenizer reads BPE, but tokenizer.json has Uni"):
+        compile_tokenizer(tmp_path)
+    config.write_text('{"tokenizer_class": "T5Tokenizer"}')
+    assert "the class T5Tokenizer has steps of its own" in compile_tokenizer(tmp_path).notes[0]

@@ -1,0 +1,41 @@
+"""EXAONE 4."""
+
+from support.family_data import MAYBE_KINDS, MIXED, WINDOW_KEYS, WINDOWS, FamilyData, GgufForm, Row
+from support.rotary_fields import LLAMA3
+
+FACTORS = {"rope_freqs.weight": "llama3"}
+
+DATA = FamilyData(
+    models="EXAONE 4",
+    row=Row(
+        "norms after blocks, full layers without rotation",
+        "8e-6",
+        "`cpu` `coreml`",
+        "`xnnpack`",
+        "`mlx` `mps`: windows",
+    ),
+    cases={
+        "hybrid": dict(sliding_window=9, sliding_window_pattern=2),
+        "listed": dict(sliding_window=9, layer_types=MIXED, **LLAMA3),
+        "full": dict(
+            sliding_window=None,
+            layer_types=["full_attention"] * 3,
+            tie_word_embeddings=True,
+            **LLAMA3,
+        ),
+    },
+    drawn={
+        "layer_types": MAYBE_KINDS,
+        "sliding_window": WINDOWS,
+        "sliding_window_pattern": [1, 2, 3],
+    },
+    gguf={
+        "listed": GgufForm(
+            "exaone4",
+            WINDOW_KEYS,
+            {"attention.sliding_window_pattern": [True, False, True]},
+            factors=FACTORS,
+        ),
+        "full": GgufForm("exaone4", factors=FACTORS),
+    },
+)

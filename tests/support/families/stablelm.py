@@ -1,0 +1,15 @@
+"""StableLM."""
+
+from support.families.glm import drawn_part
+from support.family_data import FamilyData, Row, either
+
+DATA = FamilyData(
+    models="StableLM 2, 3B, Zephyr",
+    row=Row("LayerNorms, biases, a quarter of each head rotates, perhaps parallel blocks", "2e-6"),
+    cases={
+        "sequential": dict(use_qkv_bias=True),
+        "parallel": dict(use_parallel_residual=True, tie_word_embeddings=True),
+    },
+    drawn={**either("use_qkv_bias", "use_parallel_residual"), "layer_norm_eps": [1e-5, 1e-3]},
+    rotary=drawn_part,
+)

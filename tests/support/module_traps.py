@@ -1,0 +1,156 @@
+"""A user's module of operators that ExecuTorch or XNNPACK computes wrongly, and modules that cannot
+be exported, each with a function that makes it."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.export import Dim
+
+NAN, INF = float("nan"), float("inf")
+ODD = torch.tensor(
+    [[NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 3e38, -3e38, 1e-40, 100.0, -100.0]]
+)
+STEPS = 3  # at which the state begins
+
+
+class Traps(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.full((1,), STEPS))
+        self.register_buffer("memory", torch.full((1, 4), 0.5))
+        self.convolution = nn.Conv2d(2, 4, 3, padding=1)
+        self.normalization = nn.BatchNorm2d(4)
+        self.exact = nn.Linear(4, 4)
+
+    def forward(
+        self, odd: Tensor, whole: Tensor, halves: Tensor, rows: Tensor, far: Tensor, picture: Tensor
+    ) -> dict[str, Tensor]:
+        self.steps.add_(1)
+        self.memory.copy_(torch.tanh(self.exact(self.memory)))
+        features = F.relu(self.normalization(self.convolution(picture)))
+        finite = odd.nan_to_num(0.0).clamp(-1e3, 1e3)
+        return {
+            "steps": self.steps * 1,
+            "memory": self.memory * 1.0,
+            "remainder": whole % 3,
+            "remainder_of_negative": torch.remainder(whole, -whole.abs().max()),
+            "floor_division": whole // 3,
+            "cumsum": halves.cumsum(-1),
+            "variance": halves.var(-1),
+            "half_layer_norm": F.layer_norm(rows, (300,)),
+            "far_layer_norm": F.layer_norm(far, (128,)),
+            "far_group_norm": F.group_norm(far[:, :, None, None] + picture.mean() * 0, 2),
+            "exp": odd.exp(),
+            "maximum": torch.maximum(odd, torch.ones(())),
+            "minimum": torch.minimum(odd, torch.ones(())),
+            "square_root": odd.sqrt(),
+            "inverse_square_root": odd.rsqrt(),
+            "logarithm": odd.log(),
+            "ceil": odd.ceil(),
+            "sine": odd.sin(),
+            "softplus": F.softplus(odd),
+            "log_softmax": F.log_softmax(finite, -1),
+            "gelu": F.gelu(finite, approximate="tanh"),
+            "exact_gelu": F.gelu(finite),
+            "pool_of_logarithm": F.max_pool2d(features.log(), 2),
+            "pool": F.max_pool2d(features, 2),
+            "average": F.avg_pool2d(picture, 3, 2, 1, ceil_mode=True),
+            "resized": F.interpolate(picture, scale_factor=2.5, mode="bilinear"),
+            "doubled": F.interpolate(picture, scale_factor=2.0, mode="bilinear"),
+            "turned": picture.to(memory_format=torch.channels_last).permute(0, 2, 3, 1).flatten(1),
+        }
+
+
+def inputs(batch: int, seed: int) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*sizes: int) -> Tensor:
+        return torch.randn(sizes, generator=generator)
+
+    return (
+        ODD.clone(),
+        torch.arange(-7, 8),
+        torch.ones(1, 600, dtype=torch.bfloat16),
+        normal(2, 300).half(),
+        100 + 0.1 * normal(2, 128),
+        normal(batch, 2, 9, 9),
+    )
+
+
+def make() -> tuple[nn.Module, tuple[Tensor, ...], object]:
+    torch.manual_seed(0)
+    given = inputs(2, seed=1)
+    picture = given[-1].to(memory_format=torch.channels_last)
+    shapes = (None, None, None, None, None, {0: Dim("batch", min=1, max=5)})
+    return Traps(), (*given[:-1], picture), shapes
+
+
+class Refused(nn.Module):
+    """One of several modules that cannot be exported."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def forward(self, x: Tensor) -> object:
+        if self.what == "branch" and x.sum() > 0:
+            return x
+        if self.what == "size" and x.shape[0] == 2:
+            return x + 1
+        if self.what == "sort":
+            return torch.sort(x).values
+        if self.what == "convolution":
+            return F.conv3d(x[None, None, None], torch.ones(1, 1, 1, 1, 1))
+        if self.what == "number":
+            return x, 3
+        if self.what == "fails":
+            return x @ x
+        return x
+
+
+def branch() -> object:
+    return Refused("branch"), torch.randn(2, 3)
+
+
+def size() -> object:
+    return Refused("size"), torch.randn(2, 3), ({0: Dim("batch", min=1, max=8)},)
+
+
+def sort() -> object:
+    return Refused("sort"), torch.randn(2, 3)
+
+
+def convolution() -> object:
+    return Refused("convolution"), torch.randn(2, 3)
+
+
+def number() -> object:
+    return Refused("number"), torch.randn(2, 3)
+
+
+def fails() -> object:
+    return Refused("fails"), torch.randn(2, 3)
+
+
+def raises() -> object:
+    raise ValueError("no weights here")
+
+
+def no_inputs() -> object:
+    return Refused("")
+
+
+def no_module() -> object:
+    return torch.relu, torch.randn(2)
+
+
+def other_inputs() -> object:
+    return Refused(""), (torch.randn(2), torch.randn(2))
+
+
+def plain_number() -> object:
+    return Refused(""), (3,)
+
+
+def unknown_part() -> object:
+    return {"module": Refused(""), "inputs": torch.randn(2), "shapes": None}
