@@ -108,6 +108,8 @@ class AnswerOptions(TypedDict, total=False):
         regex: matches the complete answer.
         choice: the answer is one of these.
         grammar: the answer is a text of this GBNF grammar, llama.cpp's notation.
+        schema_unsupported: "relax": what is not supported of schemas is left out, and `left_out` of
+            `stats` tells it, a sentence each; "refuse", the default: it is an error.
     """
 
     temperature: float
@@ -126,6 +128,7 @@ class AnswerOptions(TypedDict, total=False):
     regex: str | None
     choice: Sequence[str] | None
     grammar: str | None
+    schema_unsupported: str
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,8 @@ def read_options(max_new_tokens: int | None, given: AnswerOptions) -> Answer:
     # The other numbers of the struct are overruled by those of the settings.
     options = Options(top_p=1.0, seed=check_whole("seed", seed, 0, 2**64 - 1))
     constraint_of_answer = constraint(
-        given.get("json_schema"), given.get("regex"), given.get("choice"), given.get("grammar")
+        *(given.get("json_schema"), given.get("regex"), given.get("choice"), given.get("grammar")),
+        given.get("schema_unsupported", "refuse"),
     )
     return Answer(options, _settings(given, numbers), constraint_of_answer)
 

@@ -22,7 +22,7 @@ class Chat:
     none. Its Runner's save() and fork() include the messages of the Chat that was used last, and
     restore() replaces them.
 
-    The answers are content alone: reasoning that the model sets off by special tokens is neither
+    The answers are content alone: reasoning, which special tokens or `<think>` set off, is neither
     yielded nor kept, unless `special_text` is asked for.
 
     Args:

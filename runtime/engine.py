@@ -9,6 +9,7 @@ from typing import Self, Unpack
 from runtime.answer_options import AnswerOptions, read_options
 from runtime.binding.c_arguments import check_whole, text_of, token_ids, utf8_of
 from runtime.binding.library import ERROR_SIZE, EngineOptions, Request, library
+from runtime.binding.settings import asking
 from runtime.errors import RunnerError
 from runtime.generation import Generation
 from runtime.runner import Runner
@@ -59,6 +60,7 @@ class Engine:
         on_event: Callable[[], None] | None = None,
         special_apart: bool = False,
         wanted: Callable[[str], bool] | None = None,
+        still_wanted: Callable[[], bool] = lambda: True,
         **options: Unpack[AnswerOptions],
     ) -> Generation:
         """Accepts a request: a prompt, or its tokens with BOS.
@@ -73,6 +75,8 @@ class Engine:
                 `special_text`; no text of `stop` has one in it.
             wanted: is called in the engine's thread with each piece; False ends the answer there,
                 as a text of `stop` does. It must return soon.
+            still_wanted: is called now and then while the constraint is compiled, in this thread;
+                False ends that with an error.
 
         Raises:
             RunnerError: an option is unknown or out of range, there is no such adapter, the prompt
@@ -94,7 +98,8 @@ class Engine:
             len(constraint.text),
         )
         on_special = generation._on_special if special_apart else None
-        with answer.settings.open(generation._on_token, on_special) as settings:
+        compiles = asking(lambda: self._work.is_open and still_wanted())
+        with answer.settings.open(generation._on_token, on_special, compiles) as settings:
             self._work.submit(generation, request, settings, adapter)
         return generation
 
@@ -168,6 +173,10 @@ class _Work:
                 self._changed.notify_all()
         if not generation._id:
             raise RunnerError(text_of(error))
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closing
 
     def cancel(self, request: int) -> None:
         with self._changed:

@@ -23,6 +23,7 @@ from runtime.binding.c_arguments import (
 from runtime.binding.library import ERROR_SIZE, LoadOptions, RecordingCounts, library
 from runtime.binding.logprobs import TokenLogprob, collector
 from runtime.binding.runner_handle import RunnerHandle
+from runtime.binding.settings import asking
 from runtime.errors import RunnerError
 from runtime.recording import Recording
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 MAX_RECORDING_BYTES = 1 << 30  # a flatbuffer ends at 2 GB
 KV_CACHES = ("default", "float16", "float32", "int8")
-
-
 _CLOSED = b"this Runner is closed, and was before its answer had ended: the text is not all of it"
 
 
@@ -128,6 +127,7 @@ class Runner(RunnerHandle):
         wanted = answer.constraint
         logprobs: list[TokenLogprob] = []
         on_token = collector(logprobs)
+        compiles = asking(lambda: not self._closing)
         self._acquire()
         try:
             self._logprobs = logprobs
@@ -135,13 +135,14 @@ class Runner(RunnerHandle):
             try:
                 handle = self._open()
                 library().thimble_interrupt(handle, int(self._closing))
-                with answer.settings.open(on_token) as settings:
+                with answer.settings.open(on_token, wanted=compiles) as settings:
                     library().thimble_use_settings(handle, settings)
             except BaseException:
                 self._using.release()
                 raise
 
             def call(on_text: Any, error: "ctypes.Array[ctypes.c_char]") -> int:
+                _ = compiles  # the library asks it
                 failed = library().thimble_constrain(
                     handle, wanted.kind, wanted.text, len(wanted.text), error, ERROR_SIZE
                 ) or function(
@@ -157,7 +158,7 @@ class Runner(RunnerHandle):
             self._busy.release()
 
     @property
-    def stats(self) -> dict[str, str | int | float]:
+    def stats(self) -> dict[str, Any]:
         """The last answer's statistics, as written by --json; stop_reason is "" if there is no
         answer."""
         with self._control:

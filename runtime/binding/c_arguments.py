@@ -30,6 +30,7 @@ class Constraint:
 
 
 ANY_TEXT = Constraint(0, b"")
+RELAX = 16  # thimble.h's THIMBLE_RELAX, which is added to a kind
 
 
 def constraint(
@@ -37,12 +38,21 @@ def constraint(
     regex: str | None,
     choice: Sequence[str] | None,
     grammar: str | None,
+    schema_unsupported: str = "refuse",
 ) -> Constraint:
     """Returns the one constraint that is not None.
 
+    Args:
+        schema_unsupported: "refuse" or "relax": what is not supported of schemas is left out.
+
     Raises:
-        RunnerError: several are given, or the schema is not JSON.
+        RunnerError: several are given, the schema is not JSON, or the last is another word.
     """
+    if schema_unsupported not in ("refuse", "relax"):
+        raise RunnerError(
+            f"schema_unsupported is {schema_unsupported!r}, but must be 'refuse' or 'relax'"
+        )
+    relax = RELAX if schema_unsupported == "relax" else 0
     if isinstance(choice, str):
         raise RunnerError(f"choice is the string {choice!r}, but must be a list of strings")
     try:
@@ -55,7 +65,7 @@ def constraint(
     except (TypeError, ValueError, RecursionError) as error:
         raise RunnerError(f"the constraint cannot be written as JSON: {error}") from error
     given = [
-        (name, Constraint(kind, text.encode("utf-8", "surrogatepass")))
+        (name, Constraint(kind + relax, text.encode("utf-8", "surrogatepass")))
         for kind, (name, text) in enumerate(texts.items(), start=1)
         if text is not None
     ]

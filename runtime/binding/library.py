@@ -81,6 +81,8 @@ TokenCallback = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(Token), ctypes.POINTER(Token), ctypes.c_size_t, ctypes.c_void_p
 )
 
+WantedCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
 EndCallback = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 
 
@@ -196,6 +198,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "settings_free": (None, pointer),
         "settings_number": (number, pointer, text, ctypes.c_double, text, size),
         "settings_special": (None, pointer, TextCallback, pointer),
+        "settings_wanted": (None, pointer, WantedCallback, pointer),
         "settings_bias": (number, pointer, ctypes.c_int32, ctypes.c_double, text, size),
         "settings_stop": (number, pointer, text, size, text, size),
         "settings_tokens": (

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from runtime.binding.c_arguments import text_of
-from runtime.binding.library import ERROR_SIZE, library
+from runtime.binding.library import ERROR_SIZE, WantedCallback, library
 from runtime.errors import RunnerError
 
 
@@ -28,13 +28,17 @@ class Settings:
 
     @contextmanager
     def open(
-        self, on_token: Callable[..., None], on_special: Callable[..., int] | None = None
+        self,
+        on_token: Callable[..., None],
+        on_special: Callable[..., int] | None = None,
+        wanted: Callable[..., int] | None = None,
     ) -> Iterator[int]:
         """Provides the library's settings.
 
         Args:
             on_token: for the tokens, if they are asked for.
             on_special: for the special tokens; None: they are text, or left out.
+            wanted: is asked while a constraint is compiled: 0 ends that.
 
         Raises:
             RunnerError: the library refuses a value.
@@ -52,9 +56,17 @@ class Settings:
                 _set(lib.thimble_settings_tokens, settings, self.logprobs, on_token, None)
             if on_special is not None:
                 lib.thimble_settings_special(settings, on_special, None)
+            if wanted is not None:
+                lib.thimble_settings_wanted(settings, wanted, None)
             yield settings
         finally:
             lib.thimble_settings_free(settings)
+
+
+def asking(wanted: Callable[[], bool]) -> Callable[..., int]:
+    """Returns the library's callback that asks whether what it compiles is still wanted. It must
+    live as long as settings with it are used."""
+    return WantedCallback(lambda _context: wanted())
 
 
 def _set(function: Callable[..., int], *arguments: object) -> None:

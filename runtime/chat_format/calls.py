@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.chat_format.schemas import properties_of, schema_at
+from runtime.chat_format.schemas import properties_of
 from runtime.chat_format.special_tokens import without_special
 
 _LETTERS = string.ascii_letters + string.digits
@@ -65,15 +65,13 @@ class Tool:
         """The schema that the arguments must match."""
         return self.parameters if self.strict else {"type": "object"}
 
-    def arguments(self) -> list[tuple[str, Any, bool]]:
-        """The arguments for a format that names them: name, schema, whether it is required."""
-        found = properties_of(self.parameters)
-        if not self.strict:
-            return [(name, True, False) for name in found]
-        return [
-            (name, schema_at(one.places, self.parameters), one.required)
-            for name, one in found.items()
-        ]
+    @property
+    def named_schema(self) -> Mapping[str, Any]:
+        """The same, for a format whose arguments stand by their names: it has these at least."""
+        if self.strict:
+            return self.parameters
+        names = dict.fromkeys(properties_of(self.parameters), True)
+        return {"type": "object", "properties": names, "additionalProperties": False}
 
 
 def make_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:

@@ -61,6 +61,17 @@ class Grammar:
         self.described[name] = of
         return name
 
+    def arguments(self, schema: Mapping[str, Any], form: Mapping[str, Any], of: str) -> str:
+        """A call's arguments that are no JSON object, but stand one by one.
+
+        Args:
+            schema: of the object that they are.
+            form: the texts before_name, before_value, behind_value and between; raw_strings:
+                whether strings stand without quotes, up to behind_value.
+            of: see json().
+        """
+        return self.json({**schema, "x-guidance": {**_SPACED, "arguments": form}}, of)
+
     def one_of(self, expressions: Collection[str]) -> str:
         return "( " + " | ".join(expressions) + " )"
 

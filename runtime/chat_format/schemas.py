@@ -1,6 +1,8 @@
 """JSON schemas of a call's arguments: which properties they have, each with a schema of its own."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -45,6 +47,16 @@ def properties_of(root: Mapping[str, Any]) -> dict[str, Property]:
     for name in required:
         found[name].required = True
     return found
+
+
+def unlisted_place(name: str, root: Mapping[str, Any]) -> str | None:
+    """Where a schema tells what a property is that its `properties` lack; None: nowhere."""
+    patterns = root.get("patternProperties")
+    for pattern in patterns if isinstance(patterns, Mapping) else ():
+        with suppress(re.error):
+            if re.search(pattern, name):
+                return f"#/patternProperties/{_escaped(pattern)}"
+    return "#/additionalProperties" if "additionalProperties" in root else None
 
 
 def schema_at(places: list[str], root: Mapping[str, Any]) -> Any:

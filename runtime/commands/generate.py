@@ -86,6 +86,13 @@ def _number_options(command: _Command) -> _Command:
     help="The answer is one of the texts; one option for each.",
 )
 @click.option("--grammar", type=FilledText(), help="The answer is a text of this GBNF grammar.")
+@click.option(
+    "--schema-unsupported",
+    type=click.Choice(["refuse", "relax"]),
+    default="refuse",
+    show_default=True,
+    help="What is not supported of a schema is an error, or left out and told.",
+)
 @click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
 @click.option(
     "--adapter",
@@ -126,6 +133,8 @@ def generate(
                 click.echo(text, nl=False)
             click.echo()
             click.echo(summary(runner.stats), err=True)
+            for what in runner.stats["left_out"]:
+                click.echo(f"left out: {what}", err=True)
             if (reason := why_incomplete(runner.stats)) is not None:
                 click.echo(f"the answer is not complete: {reason}", err=True)
                 sys.exit(INCOMPLETE)
@@ -147,7 +156,7 @@ def _read_bias(values: tuple[str, ...]) -> dict[int, float]:
     return bias
 
 
-def summary(stats: dict[str, str | int | float]) -> str:
+def summary(stats: dict[str, Any]) -> str:
     rates = (
         f"{name} {stats[f'{name}_tokens_per_s']:.1f} tok/s"
         for name in _RATES
@@ -157,7 +166,7 @@ def summary(stats: dict[str, str | int | float]) -> str:
     return ", ".join((counts, *rates, f"stopped: {stats['stop_reason']}"))
 
 
-def why_incomplete(stats: dict[str, str | int | float]) -> str | None:
+def why_incomplete(stats: dict[str, Any]) -> str | None:
     """Why an answer is only the beginning of a text of its constraint; None if it is complete, or
     ends where the user wanted it."""
     if not stats["incomplete"]:

@@ -52,6 +52,7 @@ class Request:
     max_body: int
     origins: tuple[str, ...]
     hosts: tuple[str, ...]
+    schema_unsupported: str
 
 
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers send it
@@ -158,6 +159,14 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     help="Another name or address that clients may use for the server; one option for each. By "
     "default only this computer's own, and any if --host is not one of these.",
 )
+@click.option(
+    "--schema-unsupported",
+    type=click.Choice(["refuse", "relax"]),
+    default="refuse",
+    show_default=True,
+    help="What is not supported of a client's schema is an error, or left out and told in "
+    "schema_left_out.",
+)
 @takes(Request)
 def serve(request: Request) -> None:
     """Serve a model with OpenAI's HTTP interface.
@@ -215,6 +224,7 @@ def serve(request: Request) -> None:
         request.timeout,
         request.origins,
         hosts=(request.host, *request.hosts) if local or request.hosts else None,
+        relax=request.schema_unsupported == "relax",
     )
     options = ModelOptions(
         request.model,

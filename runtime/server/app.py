@@ -20,6 +20,7 @@ from runtime.server.chat import (
     chat_options,
     chat_prompts,
     chat_readers,
+    explained,
     need_template,
 )
 from runtime.server.completions import CompletionAnswers, completion_options, completion_prompts
@@ -89,15 +90,14 @@ class _Server:
             template = need_template(self._model.template)
             prompts = await asyncio.to_thread(chat_prompts, body, template)
             reply = Reply("chat.completion", "chatcmpl", self._settings.model)
-            readers = chat_readers(body, prompts)
-            options = chat_options(body, prompts, readers, self._settings.max_tokens)
+            readers, relax = chat_readers(body, prompts), self._settings.relax
+            options = chat_options(body, prompts, readers, self._settings.max_tokens, relax)
             pieces = [prompt.pieces for prompt in prompts]
-            answers = ChatAnswers(body, readers, reply)
+            answers = ChatAnswers(body, prompts, readers, reply)
             try:
                 return await self._answer(request, body, pieces, options, answers, scored=False)
             except RequestError as error:
-                reason = prompts[0].explained(str(error), "response_format.json_schema.schema")
-                raise RequestError(reason) from None
+                raise RequestError(explained(prompts[0], str(error))) from None
 
         return await self.gate.counted(request, work)
 

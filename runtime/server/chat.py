@@ -54,6 +54,7 @@ def chat_options(
     prompts: Sequence[Prompt],
     readers: Sequence[Reader],
     most_tokens: int | None,
+    relax: bool,
 ) -> list[dict[str, Any]]:
     """Returns the options of each answer; one after the first has the seeds that follow."""
     options = request.options() | {"special_apart": True}
@@ -72,6 +73,7 @@ def chat_options(
             own["seed"] = (own["seed"] + index) % 2**64
         if prompt.grammar is not None:
             own["grammar"] = prompt.grammar
+            own["schema_unsupported"] = "relax" if relax else "refuse"
         found.append(own)
     return found
 
@@ -79,8 +81,15 @@ def chat_options(
 class ChatAnswers:
     """The answers of a request as OpenAI's objects."""
 
-    def __init__(self, request: ChatRequest, readers: Sequence[Reader], reply: Reply) -> None:
+    def __init__(
+        self,
+        request: ChatRequest,
+        prompts: Sequence[Prompt],
+        readers: Sequence[Reader],
+        reply: Reply,
+    ) -> None:
         self._request = request
+        self._prompts = prompts
         self._readers = readers
         self._choices = [ChatChoice(index) for index in range(len(readers))]
         self._reply = reply
@@ -96,9 +105,8 @@ class ChatAnswers:
             choice.whole(answer.stats, wants_logprobs)
             for choice, answer in zip(self._choices, answers, strict=True)
         ]
-        return self._reply.whole(
-            choices, usage((answer.stats for answer in answers), self._request.n or 1)
-        )
+        counts = usage((answer.stats for answer in answers), self._request.n or 1)
+        return {**self._reply.whole(choices, counts), **self._left_out(answers[0])}
 
     async def chunks(
         self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
@@ -110,12 +118,19 @@ class ChatAnswers:
                 yield self._chunk(index, self._choices[index].add(event))
             if more is None:
                 reason = self._choices[index].finish_reason(answers[index].stats)
-                yield self._chunk(index, {}, reason)
+                yield {**self._chunk(index, {}, reason), **self._left_out(answers[index])}
         options = self._request.stream_options
         if options is not None and options.include_usage:
             yield self._reply.chunk(
                 [], usage((answer.stats for answer in answers), self._request.n or 1)
             )
+
+    def _left_out(self, answer: Answer) -> dict[str, Any]:
+        """What was left out of the request's schemas, if anything was."""
+        sentences = answer.stats.get("left_out")
+        if not sentences:
+            return {}
+        return {"schema_left_out": [explained(self._prompts[0], what) for what in sentences]}
 
     def _read(self, index: int, more: Any) -> list[Event]:
         if more is None:
@@ -135,6 +150,11 @@ class ChatAnswers:
             logprobs, choice.logprobs = {"content": choice.logprobs, "refusal": None}, []
         found = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
         return self._reply.chunk([found])
+
+
+def explained(prompt: Prompt, reason: str) -> str:
+    """Returns a sentence about the grammar of a prompt in terms of the request's fields."""
+    return prompt.explained(reason, "response_format.json_schema.schema")
 
 
 def chat_readers(request: ChatRequest, prompts: Sequence[Prompt]) -> list[Reader]:

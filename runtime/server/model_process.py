@@ -190,6 +190,7 @@ class _Requests:
                 self._encode(request.prompt),
                 **request.options,
                 on_event=lambda: self._news.put(request.id),
+                still_wanted=lambda: request.id not in self._gone,
             )
         except RunnerError as error:
             self._news.put(Refused(request.id, str(error)))

@@ -16,6 +16,8 @@ class ServerSettings:
         origins: of web pages that may use the server.
         hosts: names and addresses under which clients may address it, beside those of this
             computer; None: any.
+        relax: whether what is not supported of schemas is left out, and told in `schema_left_out`;
+            otherwise it is an error.
     """
 
     model: str
@@ -25,3 +27,4 @@ class ServerSettings:
     timeout: float = 600.0
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] | None = ()
+    relax: bool = False

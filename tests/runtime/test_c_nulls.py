@@ -78,7 +78,7 @@ def test_other_nulls(cpp_build: Path, embedded_cpu_pte: Path) -> None:
     for said, call in (
         (b"prompt", lambda: lib.thimble_generate(runner, None, 5, None, on_text, None, *rest)),
         (b"on_text", lambda: lib.thimble_generate(runner, b"a", 1, None, none, None, *rest)),
-        (b"text", lambda: lib.thimble_constrain(runner, 1, None, 3, *rest)),
+        (b"the constraint's text", lambda: lib.thimble_constrain(runner, 1, None, 3, *rest)),
         (b"path", lambda: lib.thimble_save(runner, None, *rest)),
         (b"path", lambda: lib.thimble_restore(runner, None, *rest)),
         (b"path", lambda: lib.thimble_stop_recording(runner, None, None, *rest)),

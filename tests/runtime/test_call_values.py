@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from support.answer_pieces import pieces_of
 from support.call_templates import SPECIAL_TOKENS, TEMPLATES
-from support.constraints import accepts
+from support.constraints import accepts, refusal
 
 from runtime.chat_format.calls import Event, Text, ToolCall
 from runtime.chat_format.conversation import Prompt, prepare
 from runtime.chat_format.grammar import Grammar
 from runtime.chat_format.schemas import properties_of, schema_at
 from runtime.chat_format.template import ChatTemplate
-from runtime.errors import RunnerError
 
 USER = [{"role": "user", "content": "Hi"}]
 CALLS = {
@@ -156,9 +155,70 @@ def test_values_that_a_schema_lists(
     assert accepts(cpp_build, "grammar", prompt.grammar, said) == [True, False]
 
 
-def test_a_string_that_cannot_be_told_from_its_end_is_refused() -> None:
-    with pytest.raises(RunnerError, match="the schema of f, x has the string .* leave it out"):
-        prompt_of("qwen-xml", {"enum": ["a", "a\n</parameter>"]})
+def test_a_string_that_cannot_be_told_from_its_end_is_refused(cpp_build: Path) -> None:
+    prompt = prompt_of("qwen-xml", {"enum": ["a", "a\n</parameter>"]})
+    assert prompt.explained(refusal(cpp_build, "grammar", prompt.grammar), "x") == (
+        "tools: the parameters of f: the JSON schema at #/properties/x has the string "
+        '"a\\n</parameter>", which has the end of a value in the model\'s form of calls: leave '
+        "it out"
+    )
+
+
+@pytest.mark.parametrize("name", ["qwen-xml", "lfm2"])
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"type": "string", "pattern": "^a+$"}, "aa", "ab"),
+        ({"type": "string", "maxLength": 2}, "ab", "abc"),
+        ({"type": "string", "format": "date"}, "2024-02-29", "2023-02-29"),
+        ({"type": "string", "not": {"const": "a"}}, "aa", "a"),
+        ({"type": "string", "minLength": 2, "pattern": "b"}, "ab\n", "b"),
+    ],
+)
+def test_strings_hold_to_their_schema(
+    cpp_build: Path, name: str, schema: dict[str, Any], right: str, wrong: str
+) -> None:
+    written = [text if name == "qwen-xml" else json.dumps(text) for text in (right, wrong)]
+    said = [CALLS[name].replace("VALUE", text) for text in written]
+    prompt = prompt_of(name, schema)
+    assert accepts(cpp_build, "grammar", prompt.grammar, said) == [True, False]
+    assert read(prompt, [said[0]]) == [ToolCall("f", json.dumps({"x": right}))]
+
+
+@pytest.mark.parametrize("name", sorted({*CALLS} - {"gemma-4"}))
+@pytest.mark.parametrize(
+    ("beside", "right", "wrong"),
+    [
+        ({"anyOf": [{"required": ["x"]}, {"required": ["y"]}]}, {"y": 1}, {"z": 1}),
+        ({"minProperties": 2}, {"x": 1, "z": 2}, {"x": 1}),
+        ({"maxProperties": 1}, {"z": 1}, {"x": 1, "y": 2}),
+        ({"propertyOrdering": ["z", "x"]}, {"z": 1, "x": 2}, {"x": 1, "z": 2}),
+        ({"not": {"required": ["x"]}}, {"y": 1}, {"x": 1}),
+        ({"patternProperties": {"^n": {"const": 3}}}, {"x": 1, "n1": 3}, {"x": 1, "n1": 4}),
+    ],
+)
+def test_what_a_schema_says_of_all_arguments(
+    cpp_build: Path, name: str, beside: dict[str, Any], right: dict[str, int], wrong: dict[str, int]
+) -> None:
+    properties = dict.fromkeys("xyz", {"type": "integer"})
+    parameters = {"type": "object", "properties": properties, **beside}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    template = ChatTemplate(TEMPLATES[name], "", "</s>", ())
+    prompt = prepare(template, USER, tools=tools, tool_choice="required")
+    said = [call_of(name, arguments) for arguments in (right, wrong)]
+    assert accepts(cpp_build, "grammar", prompt.grammar, said) == [True, False]
+    assert read(prompt, [said[0]]) == [ToolCall("f", json.dumps(right))]
+
+
+def call_of(name: str, arguments: dict[str, int]) -> str:
+    """A call as the model's format has it."""
+    if name == "lfm2":
+        return CALLS[name].replace("x=VALUE", ", ".join(f"{n}={v}" for n, v in arguments.items()))
+    if name == "qwen-xml":
+        one = "<parameter={}>\n{}\n</parameter>\n"
+        elements = "".join(one.format(*argument) for argument in arguments.items())
+        return CALLS[name].replace(one.format("x", "VALUE"), elements)
+    return CALLS[name].replace('{"x": VALUE}', json.dumps(arguments))
 
 
 def test_schemas_of_similar_names_are_kept_apart() -> None:

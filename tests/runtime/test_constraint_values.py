@@ -211,3 +211,21 @@ LEFT_OUT: list[tuple[dict[str, object], str]] = [
 def test_what_is_left_out(cpp_build: Path, schema: dict[str, object], text: str) -> None:
     assert refusal(cpp_build, SCHEMA, schema)
     assert accepts(cpp_build, "relaxed-schema", schema, [text, "["]) == [True, False]
+
+
+NOT_SUPPORTED: list[tuple[dict[str, object], str]] = [
+    ({"properties": {"a": {"not": {"minimum": 3}}}}, "the JSON schema at #/properties/a/not is not "
+     "supported: only a not of types, of an enum or const, of a pattern, of one required name, and "
+     "of an anyOf of these; leave it out, and check the answer for it"),
+    ({"type": "number", "not": {"const": 0.5}}, "the JSON schema at # has a not of [0.5], but of "
+     "values that are left out only strings, integers, booleans and null are supported: leave it "
+     "out, and check the answer for it"),
+    ({"allOf": [{"patternProperties": {"a": {}}}, {"properties": {"b": {}}}]}, "the JSON schema at "
+     "# joins patternProperties with other properties by $ref or allOf, which is not supported: "
+     "write them as one"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "sentence"), NOT_SUPPORTED)
+def test_refusals(cpp_build: Path, schema: dict[str, object], sentence: str) -> None:
+    assert refusal(cpp_build, SCHEMA, schema) == sentence

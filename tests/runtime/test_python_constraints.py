@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from runtime import Chat, Runner, RunnerError
+from runtime import Chat, Engine, Runner, RunnerError
 
 
 class Address(BaseModel):
@@ -75,11 +75,33 @@ def test_refusals(runner: Runner) -> None:
         runner.generate("x", choice="yes")
     with pytest.raises(RunnerError, match="^the constraint cannot be written as JSON: "):
         runner.generate("x", json_schema={"const": float("nan")})
-    with pytest.raises(RunnerError, match='the keyword "not" at #/properties/a'):
-        list(runner.generate("x", json_schema={"properties": {"a": {"not": {}}}}))
-    with pytest.raises(RunnerError, match="a lookahead is not supported"):
-        list(runner.generate("x", regex="(?=a)"))
+    with pytest.raises(RunnerError, match='the keyword "if" at #/properties/a'):
+        list(runner.generate("x", json_schema={"properties": {"a": {"if": {}}}}))
+    with pytest.raises(RunnerError, match="a lookbehind is not supported"):
+        list(runner.generate("x", regex="(?<=a)b"))
+    with pytest.raises(RunnerError, match="^schema_unsupported is 'x', but must be 'refuse' or"):
+        runner.generate("x", json_schema=True, schema_unsupported="x")
     assert "".join(runner.generate("x", choice=["fine"])) == "fine"
+
+
+def test_what_is_left_out_is_told(runner: Runner) -> None:
+    schema = {"enum": [12], "if": {}}
+    answer = runner.generate("x", json_schema=schema, schema_unsupported="relax")
+    assert "".join(answer) == "12"
+    (sentence,) = runner.stats["left_out"]
+    assert sentence.startswith('the JSON schema has the keyword "if" at #, which is not supported')
+    assert runner.constraint_notes == [sentence]
+    assert "".join(runner.generate("x", json_schema={"const": 3})) == "3"
+    assert runner.stats["left_out"] == []
+
+
+def test_a_constraint_that_is_no_longer_wanted(runner: Runner) -> None:
+    """Its compilation ends before it is done, and the engine goes on."""
+    slow = {"type": "string", "pattern": "a.{12}$", "maxLength": 5000}
+    with Engine(runner, sequences=1) as engine:
+        with pytest.raises(RunnerError, match="cancelled while its constraint was compiled"):
+            engine.submit("x", 3, json_schema=slow, still_wanted=lambda: False)
+        assert engine.submit("x", choice=["yes"]).text() == "yes"
 
 
 def test_a_chat(chat_pte: Path, cpp_build: Path) -> None:

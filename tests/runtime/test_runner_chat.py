@@ -32,6 +32,22 @@ def test_one_turn_is_the_rendered_conversation(chat: Chat) -> None:
     assert answer == chat("-p", rendered, "-n", "12").stdout + "\n" != "\n"
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("<think>\nHm, </thin\n</think>\n\nFour <think>.", "Four <think>."),
+        (" \n<think></think>Four", "Four"),
+        ("<think>Hm", ""),
+        (" <thin", " <thin"),
+        ("Four </think>", "Four </think>"),
+    ],
+)
+def test_what_a_model_thinks_is_left_out(chat: Chat, said: str, shown: str) -> None:
+    options = ["--chat", "-p", "2 + 2?", "--choice", said]
+    assert chat(*options).stdout == shown + "\n"
+    assert chat(*options, "--special-text").stdout == said + "\n"
+
+
 def test_a_system_message_comes_first(chat: Chat) -> None:
     answer = chat("--chat", "--system", "Be nice.", "-p", "Once", "-n", "12").stdout
     rendered = "<system> Be nice.\n<user> Once\n<assistant> "

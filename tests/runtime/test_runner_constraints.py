@@ -114,8 +114,8 @@ def test_notes_and_refusals(cpp_build: Path, embedded_cpu_pte: Path, tmp_path: P
     )
     missing = tmp_path / "none.gbnf"
     refusals = [
-        (["--regex", "(?=a)"], "the regular expression '(?=a)' is refused at offset 0: a lookahead "
-         "is not supported"),
+        (["--regex", "(?<=a)"], "the regular expression '(?<=a)' is refused at offset 0: a "
+         "lookbehind is not supported"),
         (["--json-object", "--regex", "a"], "--regex is a second constraint: an answer "
          "can have one"),
         (["--grammar-file", str(missing)], f"--grammar-file: cannot read {missing}: No such "

@@ -6,12 +6,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runtime.chat_format.allowed import Allowed, allowed_by
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
 from runtime.chat_format.schemas import properties_of
 from runtime.chat_format.special_tokens import SpecialTokens, without_special
 
+_FORM = {"before_value": "=", "between": ", "}
 _JSON_NAMES = {"true": True, "false": False, "null": None}
 _TEXT = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
 
@@ -61,7 +61,8 @@ class Lfm2:
         functions = []
         for tool in tools:
             begin = grammar.literal(tool.name + "(")
-            functions.append(f'{begin} {_arguments(grammar, tool)} ")"')
+            arguments = grammar.arguments(tool.named_schema, _FORM, tool.name)
+            functions.append(f'{begin} {arguments} ")"')
         call = grammar.rule(grammar.one_of(functions))
         more = f'( ", " {call} )*' if several else ""
         return f'"[" {call} {more} "]" {grammar.literal(self.end)}'
@@ -110,23 +111,3 @@ def _literal(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
-
-
-def _arguments(grammar: Grammar, tool: Tool) -> str:
-    """Arguments by name, required or not, in the schema's order, with commas between them."""
-    later, alone = '""', '""'  # what may follow an argument, and what follows none
-    for name, schema, required in reversed(tool.arguments()):
-        value = _value_grammar(grammar, schema, f"{tool.name}-{name}")
-        argument = f"{grammar.literal(name + '=')} {value}"
-        after = grammar.rule(f"{argument} {later}")
-        later = grammar.rule(f'", " {after}' + ("" if required else f" | {later}"))
-        alone = grammar.rule(after if required else f"{after} | {alone}")
-    return alone
-
-
-def _value_grammar(grammar: Grammar, schema: Any, place: str) -> str:
-    """JSON, but Python's words for true and false."""
-    any_boolean = allowed_by(schema, schema) == Allowed(frozenset(["boolean"]))
-    if any_boolean and "allOf" not in schema:
-        return '( "True" | "False" )'
-    return grammar.json(schema, place)

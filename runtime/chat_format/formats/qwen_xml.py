@@ -8,14 +8,19 @@ from typing import Any
 from runtime.chat_format.allowed import allowed_by
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
-from runtime.chat_format.schemas import properties_of, schema_at
+from runtime.chat_format.schemas import properties_of, schema_at, unlisted_place
 from runtime.chat_format.special_tokens import SpecialTokens
-from runtime.errors import RunnerError
 
 _FUNCTION = re.compile(r"\s*<function=([^>\n]+)>(.*?)</function>\s*", re.DOTALL)
 # A value may have </parameter>, but no line that is that: the grammar has none either.
 _END = "\n</parameter>\n"
 _ARGUMENT = re.compile(rf"\s*<parameter=([^>\n]+)>\n(.*?){_END}\s*", re.DOTALL)
+_FORM = {
+    "before_name": "<parameter=",
+    "before_value": ">\n",
+    "behind_value": _END,
+    "raw_strings": True,
+}
 _WORDS = {"True": True, "False": False, "None": None}
 
 
@@ -44,7 +49,10 @@ class QwenXml:
             argument = _ARGUMENT.match(body, at)
             if argument is None:
                 raise ValueError("an argument is not an element")
-            arguments[argument[1]] = _read(argument[2], schemas.get(argument[1]))
+            key = argument[1]
+            if key not in schemas and (place := unlisted_place(key, root)) is not None:
+                schemas[key] = schema_at([place], root)
+            arguments[key] = _read(argument[2], schemas.get(key))
             at = argument.end()
         return [make_call(name, arguments)]
 
@@ -53,7 +61,8 @@ class QwenXml:
         functions = []
         for tool in tools:
             begin = grammar.literal(f"\n<function={tool.name}>\n")
-            functions.append(f"{begin} {_arguments(grammar, tool)} {close}")
+            arguments = grammar.arguments(tool.named_schema, _FORM, tool.name)
+            functions.append(f"{begin} {arguments} {close}")
         call = grammar.rule(grammar.one_of(functions))
         return f'{call} ( "\\n" {grammar.literal(self.begin)} {call} )*' if several else call
 
@@ -72,37 +81,3 @@ def _read(text: str, schema: Any) -> Any:
         return _WORDS[text] if text in _WORDS else json.loads(text)
     except ValueError:
         return text
-
-
-def _arguments(grammar: Grammar, tool: Tool) -> str:
-    parts = []
-    for name, schema, required in tool.arguments():
-        begin = grammar.literal(f"<parameter={name}>\n")
-        argument = f"( {begin} {_value(grammar, schema, f'{tool.name}, {name}')} )"
-        parts.append(argument if required else argument + "?")
-    return " ".join(parts) or '""'
-
-
-def _value(grammar: Grammar, schema: Any, place: str) -> str:
-    """A value and the end of its element.
-
-    Raises:
-        RunnerError: a string that the schema lists cannot be told from the end.
-    """
-    allowed = allowed_by(schema, schema)
-    if "string" in allowed.kinds:
-        return grammar.text_until({_END: '""'}, may_end=False)
-    values = []
-    for value in allowed.listed:
-        text = value if isinstance(value, str) else json.dumps(value)
-        if (text + _END).index(_END) < len(text):
-            raise RunnerError(
-                f"the schema of {place} has the string {json.dumps(text)}, whose line </parameter> "
-                "ends a value in the model's form of calls: leave it out"
-            )
-        values.append(grammar.literal(text))
-    if allowed.kinds == {"boolean"} and "allOf" not in schema:
-        values += ['"true"', '"false"', '"True"', '"False"']
-    elif allowed.kinds:
-        values.append(grammar.json(schema, place))
-    return f"{grammar.one_of(values)} {grammar.literal(_END)}"

@@ -29,7 +29,9 @@ Answer::Answer(const Model& model, const GenerateOptions& options,
   stats_.stop_reason = StopReason::kNone;
   stats_.end_token = -1;
   stats_.end_text.clear();
+  stats_.left_out.clear();
   if (options.constraint != nullptr) {
+    stats_.left_out = options.constraint->left_out();
     const auto vocab_size = static_cast<size_t>(model.program().vocab_size());
     constrained_.emplace(*options.constraint, model.tokenizer(), vocab_size, at_start_);
   }

@@ -1,6 +1,7 @@
 #include "answer/channels.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace thimble {
 namespace {
@@ -9,6 +10,8 @@ constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", k
 constexpr std::string_view kMessageEnds[] = {"<|end|>", "<|return|>", "<|call|>"};
 constexpr std::pair<std::string_view, std::string_view> kReasoning[] = {
     {"<|channel>", "<channel|>"}, {"[THINK]", "[/THINK]"}, {"<think>", "</think>"}};
+constexpr std::string_view kThink = "<think>", kThought = "</think>";
+constexpr size_t kPromptEnd = 16;  // tokens in which a prompt may begin the reasoning
 constexpr std::string_view kSpace = " \t\r\n";
 
 bool is_special(const Tokenizer& tokenizer, std::string_view name) {
@@ -31,6 +34,15 @@ Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& promp
     if (last != prompt.rend() && *last == begin) part_ = Part::kReasoning;
     return;
   }
+  has_texts_ = true;
+  std::string end;
+  for (size_t i = prompt.size() - std::min(prompt.size(), kPromptEnd); i < prompt.size(); ++i) {
+    end += tokenizer.token_bytes(prompt[i]);
+  }
+  end.erase(end.find_last_not_of(kSpace) + 1);
+  const bool begun = end.size() >= kThink.size() &&
+                     end.compare(end.size() - kThink.size(), kThink.size(), kThink) == 0;
+  part_ = begun ? Part::kReasoning : Part::kUndecided;
 }
 
 void Channels::enter(std::string_view name) {
@@ -55,7 +67,33 @@ void Channels::enter(std::string_view name) {
   header_ += name;
 }
 
+std::string Channels::content_of_text(std::string_view text) {
+  held_ += text;
+  if (part_ == Part::kUndecided) {
+    const size_t begin = std::min(held_.find_first_not_of(kSpace), held_.size());
+    const size_t size = std::min(held_.size() - begin, kThink.size());
+    if (kThink.compare(0, size, held_, begin, size) != 0) {
+      part_ = Part::kContent;
+      return std::exchange(held_, "");
+    }
+    if (size < kThink.size()) return "";
+    part_ = Part::kReasoning;
+    held_.erase(0, begin + size);
+  }
+  const size_t end = held_.find(kThought);
+  if (end == held_.npos) {
+    held_.erase(0, held_.size() - std::min(held_.size(), kThought.size() - 1));
+    return "";
+  }
+  part_ = Part::kContent;
+  at_start_ = true;
+  return content_of(std::exchange(held_, "").substr(end + kThought.size()));
+}
+
+std::string Channels::finish() { return part_ == Part::kUndecided ? std::exchange(held_, "") : ""; }
+
 std::string Channels::content_of(std::string_view text) {
+  if (has_texts_ && part_ != Part::kContent) return content_of_text(text);
   if (part_ == Part::kHeader) header_ += text;
   if (part_ != Part::kContent) return "";
   if (at_start_) text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));

@@ -9,9 +9,9 @@
 
 namespace thimble {
 
-/// Tells the content of an answer from what the model thinks before it and from headers, where
-/// special tokens set those off: gpt-oss's channels, or a token at which reasoning begins and one
-/// at which it ends. In other formats all text is content.
+/// Tells the content of an answer from what the model thinks before it and from headers: special
+/// tokens set those off, as gpt-oss's channels, or a token at which reasoning begins and one at
+/// which it ends; else the texts <think>, where the answer begins, and </think>.
 class Channels {
  public:
   /// \param tokenizer whose special tokens tell the format.
@@ -23,15 +23,22 @@ class Channels {
 
   /// What of the text behind it is content.
   std::string content_of(std::string_view text);
+  /// What is content of the text that was not decided on when the answer ended.
+  std::string finish();
 
  private:
-  enum class Part { kContent, kReasoning, kHeader };
+  enum class Part { kContent, kReasoning, kHeader, kUndecided };
+
+  /// The same where reasoning is set off by texts.
+  std::string content_of_text(std::string_view text);
 
   bool has_messages_ = false;  ///< the format is gpt-oss's
   std::pair<std::string_view, std::string_view> reasoning_;
   Part part_ = Part::kContent;
-  std::string header_;     ///< of the message at work
-  bool at_start_ = false;  ///< of content behind reasoning: white space there is left out
+  std::string header_;      ///< of the message at work
+  bool has_texts_ = false;  ///< reasoning is set off by texts
+  std::string held_;        ///< of these, what may be the beginning of one
+  bool at_start_ = false;   ///< of content behind reasoning: white space there is left out
 };
 
 }  // namespace thimble

@@ -91,6 +91,11 @@ std::string to_json(const Stats& stats, const std::string& logprobs) {
   add("end_token", std::to_string(stats.end_token));
   add("end_text", quoted(stats.end_text));
   add("incomplete", stats.incomplete ? "true" : "false");
+  std::string left_out;
+  for (const std::string& what : stats.left_out) {
+    left_out += (left_out.empty() ? "" : ", ") + quoted(what);
+  }
+  add("left_out", "[" + left_out + "]");
   add("stop_reason", quoted(stop_reason_name(stats.stop_reason)));
   if (!logprobs.empty()) add("logprobs", logprobs);
   return json + "}\n";

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace thimble {
 
@@ -44,6 +45,8 @@ struct Stats {
   int32_t end_token = -1;   ///< that ended the answer, if the reason is kEos; else -1
   std::string end_text;     ///< its text
   bool incomplete = false;  ///< the answer ended before its constraint allowed it
+  /// What was left out of the schemas of its constraint, a sentence each.
+  std::vector<std::string> left_out;
 
   double prefill_tokens_per_s() const;
   double decode_tokens_per_s() const;

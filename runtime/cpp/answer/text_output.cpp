@@ -50,7 +50,9 @@ bool TextOutput::pass_on(const std::string& text) {
 }
 
 void TextOutput::finish() {
-  std::string rest = stops_.push(wanted(stream_.finish()));
+  std::string last = wanted(stream_.finish());
+  if (channels_) last += channels_->finish();
+  std::string rest = stops_.push(last);
   if (!stopped()) rest += stops_.finish();
   pass_on(rest);
   if (stopped()) return;

@@ -25,7 +25,7 @@ struct OutputOptions {
   std::vector<std::string> stop;
   /// Whether special tokens are passed on as text, except for the one that ends the answer.
   bool special_text = false;
-  /// Whether text that is not content, such as reasoning, is left out where special tokens tell it.
+  /// Whether text that is not content, such as reasoning, is left out where marks tell it.
   bool content_alone = false;
   /// Receives special tokens by their texts, each between the texts before and behind it, instead
   /// of on_text; no stop text has one in it. False ends the answer. Null: see special_text.

@@ -27,6 +27,7 @@ struct thimble_settings {
   std::map<const thimble::AnswerNumber*, double> numbers;  ///< those that were set
   std::map<int32_t, float> bias;
   thimble::OutputOptions output;
+  thimble::StillWanted wanted;  ///< asked while a constraint is compiled
 };
 
 struct thimble_runner {
@@ -142,6 +143,23 @@ inline GenerateOptions to_generate(const thimble_options& options,
   generate.output = settings.output;
   for (const auto& [number, value] : settings.numbers) number->set(&generate, value);
   return generate;
+}
+
+/// What an answer must be; with the sentence of what is wrong, if it is.
+inline Result<ConstraintText> to_constraint(int32_t kind, const char* text, size_t text_size) {
+  const bool relax = (kind & THIMBLE_RELAX) != 0;
+  const int32_t plain = relax ? kind - THIMBLE_RELAX : kind;
+  const bool has_text = text != nullptr || text_size == 0 || plain == THIMBLE_ANY_TEXT;
+  const Status right = first_error(
+      {given({{"the constraint's text", has_text}}),
+       check<int32_t>("the constraint's kind", plain, THIMBLE_ANY_TEXT, THIMBLE_GRAMMAR)});
+  if (!right.ok()) return right;
+  ConstraintText wanted;
+  wanted.kind = static_cast<ConstraintText::Kind>(plain);
+  if (wanted.kind == ConstraintText::Kind::kNone) return wanted;
+  wanted.text = std::string_view(text, text_size);
+  wanted.relax = relax;
+  return wanted;
 }
 
 inline TextCallback to_callback(thimble_text_callback on_text, void* context) {

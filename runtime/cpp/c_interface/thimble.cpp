@@ -143,29 +143,23 @@ void thimble_interrupt(thimble_runner* runner, int32_t interrupted) {
 
 int thimble_constrain(thimble_runner* runner, int32_t kind, const char* text, size_t text_size,
                       char* error, size_t error_size) {
-  using Kind = thimble::ConstraintText::Kind;
   return run_guarded(error, error_size, [&]() -> thimble::Status {
-    const bool has_text = text != nullptr || text_size == 0 || kind == THIMBLE_ANY_TEXT;
-    const thimble::Status status =
-        first_error({given({{"runner", runner}, {"text", has_text}}),
-                     check<int32_t>("kind", kind, THIMBLE_ANY_TEXT, THIMBLE_GRAMMAR)});
-    if (!status.ok()) return status;
-    thimble::ConstraintText wanted;
-    wanted.kind = static_cast<Kind>(kind);
-    if (wanted.kind != Kind::kNone) wanted.text = std::string_view(text, text_size);
-    if (wanted.kind == runner->constraint_text.kind &&
-        wanted.text == runner->constraint_text.text) {
-      return {};
-    }
-    auto compiled = runner->runner->compile(wanted);
+    const thimble::Status right = given({{"runner", runner}});
+    if (!right.ok()) return right;
+    thimble::Result<thimble::ConstraintText> wanted = thimble::to_constraint(kind, text, text_size);
+    if (!wanted.ok()) return wanted.status();
+    if (*wanted == runner->constraint_text) return {};
+    auto compiled = runner->runner->compile(*wanted, runner->settings.wanted);
     if (!compiled.ok()) return compiled.status();
     std::unique_ptr<thimble::Constraint> constraint = std::move(*compiled);
     runner->notes.clear();
-    for (const std::string& note : constraint ? constraint->notes() : std::vector<std::string>()) {
-      runner->notes += note + "\n";
+    if (constraint != nullptr) {
+      for (const auto* list : {&constraint->notes(), &constraint->left_out()}) {
+        for (const std::string& sentence : *list) runner->notes += sentence + "\n";
+      }
     }
     runner->constraint = std::move(constraint);
-    runner->constraint_text = std::move(wanted);
+    runner->constraint_text = std::move(*wanted);
     return {};
   });
 }

@@ -99,7 +99,9 @@ enum {
   THIMBLE_JSON_SCHEMA = 1, /* JSON that a schema describes */
   THIMBLE_REGEX = 2,       /* a text that a regular expression matches as a whole */
   THIMBLE_CHOICE = 3,      /* one of the strings of a JSON array */
-  THIMBLE_GRAMMAR = 4      /* a text of a GBNF grammar, llama.cpp's notation */
+  THIMBLE_GRAMMAR = 4,     /* a text of a GBNF grammar, llama.cpp's notation */
+  THIMBLE_RELAX = 16 /* added to these: what is not supported of schemas is left out, and told by
+                        the statistics' "left_out", a sentence each; otherwise it is an error */
 };
 
 /// Constrains the answers of thimble_generate() and thimble_chat_say() from the next one on: every
@@ -149,6 +151,12 @@ THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* 
 THIMBLE_API void thimble_settings_special(thimble_settings* settings,
                                           thimble_text_callback on_special, void* context);
 
+/// Makes a callback be asked while thimble_engine_submit_with(), or thimble_constrain() after
+/// thimble_use_settings(), compiles a constraint: 0 makes the call fail. Null ends that.
+typedef int (*thimble_wanted_callback)(void* context);
+THIMBLE_API void thimble_settings_wanted(thimble_settings* settings,
+                                         thimble_wanted_callback is_wanted, void* context);
+
 /// Adds a number from -100 to 100 to the logit of a token, in place of one set before. -100 bans
 /// the token where any other may come. Returns 0 on success.
 THIMBLE_API int thimble_settings_bias(thimble_settings* settings, int32_t token, double value,
@@ -192,7 +200,7 @@ THIMBLE_API int thimble_chat_start(thimble_runner* runner, const char* system, s
                                    char* error, size_t error_size);
 
 /// Answers the next message of the chat, `message_size` bytes; a callback receives the text:
-/// without reasoning that special tokens set off, unless the settings ask for special tokens. If
+/// without reasoning, which special tokens or <think> set off, unless they are asked for. If
 /// the context has no room for the conversation and an answer, the oldest turns (a message and its
 /// answer) are dropped permanently; their number is written to `dropped_turns`, which may be null.
 /// On failure the conversation does not change. Returns 0 on success.

@@ -29,13 +29,8 @@ thimble::Status check_request(const thimble_engine* engine, const thimble_reques
   const thimble::Status right = given(
       {{"engine", engine}, {"request", request}, {"on_text", has_on_text}, {"on_end", has_on_end}});
   if (!right.ok()) return right;
-  const bool has_text = request->constraint != nullptr || request->constraint_size == 0 ||
-                        request->constraint_kind == THIMBLE_ANY_TEXT;
-  return first_error({given({{"the request's tokens", request->tokens || request->count == 0},
-                             {"the request's constraint", has_text}}),
+  return first_error({given({{"the request's tokens", request->tokens || request->count == 0}}),
                       check(request->options),
-                      check<int32_t>("constraint_kind", request->constraint_kind, THIMBLE_ANY_TEXT,
-                                     THIMBLE_GRAMMAR),
                       check<int64_t>("count", request->count, 0, INT32_MAX)});
 }
 
@@ -72,7 +67,6 @@ int64_t thimble_engine_submit_with(thimble_engine* engine, const thimble_request
                                    const thimble_settings* settings, const char* adapter,
                                    thimble_text_callback on_text, thimble_end_callback on_end,
                                    void* context, char* error, size_t error_size) {
-  using Kind = thimble::ConstraintText::Kind;
   return guarded<int64_t>(0, error, error_size, [&]() -> int64_t {
     const thimble::Status right =
         check_request(engine, request, on_text != nullptr, on_end != nullptr);
@@ -81,10 +75,11 @@ int64_t thimble_engine_submit_with(thimble_engine* engine, const thimble_request
     wanted.tokens.assign(request->tokens, request->tokens + request->count);
     wanted.options = thimble::to_generate(request->options,
                                           settings != nullptr ? *settings : thimble_settings());
-    wanted.constraint.kind = static_cast<Kind>(request->constraint_kind);
-    if (wanted.constraint.kind != Kind::kNone) {
-      wanted.constraint.text = std::string_view(request->constraint, request->constraint_size);
-    }
+    auto constraint = thimble::to_constraint(request->constraint_kind, request->constraint,
+                                             request->constraint_size);
+    if (report(constraint.status(), error, error_size) != 0) return 0;
+    wanted.constraint = std::move(*constraint);
+    if (settings != nullptr) wanted.wanted = settings->wanted;
     wanted.adapter = adapter != nullptr ? adapter : engine->adapter;
     wanted.on_text = thimble::to_callback(on_text, context);
     wanted.on_end = [=](const thimble::Status& status, const thimble::Stats& stats) {

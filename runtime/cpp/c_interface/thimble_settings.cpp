@@ -56,6 +56,13 @@ void thimble_settings_special(thimble_settings* settings, thimble_text_callback 
   }
 }
 
+void thimble_settings_wanted(thimble_settings* settings, thimble_wanted_callback is_wanted,
+                             void* context) {
+  if (settings == nullptr) return;
+  settings->wanted = nullptr;
+  if (is_wanted != nullptr) settings->wanted = [=] { return is_wanted(context) != 0; };
+}
+
 int thimble_settings_bias(thimble_settings* settings, int32_t token, double value, char* error,
                           size_t error_size) {
   const thimble::Status right = thimble::first_error(

@@ -57,7 +57,8 @@ Result<int64_t> Engine::submit(Request request) {
     return Status::error("there is no adapter " + request.adapter + ": the model has " +
                          (names.empty() ? "none" : names));
   }
-  Result<std::unique_ptr<Constraint>> constraint = constraints_.take(request.constraint);
+  Result<std::unique_ptr<Constraint>> constraint =
+      constraints_.take(request.constraint, request.wanted);
   if (!constraint.ok()) return constraint.status();
   const std::lock_guard<std::mutex> lock(mutex_);
   // Those that wait for the next step only, because a place is free, are not in the queue.

@@ -59,7 +59,9 @@ class Engine {
         slots_(std::move(slots)),
         drafter_(std::move(drafter)),
         stats_(std::move(stats)),
-        constraints_([this](const ConstraintText& text) { return model_->compile(text); }) {
+        constraints_([this](const ConstraintText& text, const StillWanted& wanted) {
+          return model_->compile(text, wanted);
+        }) {
     for (int32_t n = 0; n <= options.sequences; ++n) costs_.emplace_back(static_cast<size_t>(n));
   }
   void drop_cancelled();

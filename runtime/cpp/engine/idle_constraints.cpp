@@ -11,19 +11,19 @@ constexpr size_t kMost = 8;
 
 }  // namespace
 
-Result<std::unique_ptr<Constraint>> IdleConstraints::take(const ConstraintText& text) {
+Result<std::unique_ptr<Constraint>> IdleConstraints::take(const ConstraintText& text,
+                                                          const StillWanted& wanted) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = std::find_if(idle_.begin(), idle_.end(), [&text](const Idle& idle) {
-      return idle.text.kind == text.kind && idle.text.text == text.text;
-    });
+    const auto found = std::find_if(idle_.begin(), idle_.end(),
+                                    [&text](const Idle& idle) { return idle.text == text; });
     if (found != idle_.end()) {
       std::unique_ptr<Constraint> constraint = std::move(found->constraint);
       idle_.erase(found);
       return constraint;
     }
   }
-  return compile_(text);  // without the lock: step() gives constraints back meanwhile
+  return compile_(text, wanted);  // without the lock: step() gives constraints back meanwhile
 }
 
 void IdleConstraints::give(const ConstraintText& text, std::unique_ptr<Constraint> constraint) {

@@ -18,6 +18,7 @@ struct Request {
   std::vector<int32_t> tokens;  ///< at least one
   GenerateOptions options;      ///< `constraint` and `interrupted` are the engine's
   ConstraintText constraint;    ///< that the answer must match
+  StillWanted wanted;           ///< asked while that is compiled; null: it is wanted
   std::string adapter;          ///< that it runs with; "": none
   TextCallback on_text;         ///< called by Engine::step()
   /// Called once by Engine::step(), after which the engine has forgotten the request: how it went,

@@ -106,11 +106,12 @@ bool Model::ends_answer(int32_t token) const {
   return std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
 }
 
-Result<std::unique_ptr<Constraint>> Model::compile(const ConstraintText& text) {
+Result<std::unique_ptr<Constraint>> Model::compile(const ConstraintText& text,
+                                                   const StillWanted& wanted) {
   if (text.kind == ConstraintText::Kind::kNone) return std::unique_ptr<Constraint>();
   Result<std::shared_ptr<const Vocabulary>> known = vocabulary();
   if (!known.ok()) return known.status();
-  return Constraint::compile(text, std::move(*known));
+  return Constraint::compile(text, std::move(*known), wanted);
 }
 
 Result<std::shared_ptr<const Vocabulary>> Model::vocabulary() {

@@ -43,7 +43,8 @@ class Model {
 
   /// A constraint on this model's tokens; null where the text is none. Fails if it is not valid, or
   /// if a token's text depends on its neighbours.
-  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text);
+  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text,
+                                              const StillWanted& wanted = nullptr);
 
   /// The names of the adapters that are kept apart.
   const std::vector<std::string>& adapters() const { return adapters_; }

@@ -113,6 +113,9 @@ Result<std::unique_ptr<Constraint>> compile(Runner& runner, const ConstraintText
   for (const std::string& note : (*constraint)->notes()) {
     std::fprintf(stderr, "runner: %s\n", note.c_str());
   }
+  for (const std::string& what : (*constraint)->left_out()) {
+    std::fprintf(stderr, "runner: left out: %s\n", what.c_str());
+  }
   return constraint;
 }
 

@@ -259,6 +259,14 @@ std::vector<Option> all_options(Options* options) {
       choice("--choice", options),
       constraint_text("--grammar", Kind::kGrammar, options),
       constraint_file("--grammar-file", Kind::kGrammar, options),
+      {"--schema-unsupported", "", true,
+       [options](const std::string& name, const std::string& text) {
+         if (text != "refuse" && text != "relax") {
+           return Status::error(name + " is '" + text + "', but must be refuse or relax");
+         }
+         options->relax = text == "relax";
+         return Status();
+       }},
       text("--adapter", &options->adapter),
       text("--draft", &options->draft),
       tensor_file("--input", &options->inputs),
@@ -377,6 +385,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     Status status = option->read(name, value);
     if (!status.ok()) return status;
   }
+  options.constraint.relax = options.relax;
   if (options.help || options.version) return options;
   const Status status = check(options);
   if (!status.ok()) return status;

@@ -26,6 +26,7 @@ struct Options {
   std::optional<uint64_t> seed;
   LoadOptions load;
   ConstraintText constraint;
+  bool relax = false;              ///< what is not supported of its schemas is left out
   std::string adapter;             ///< "": none
   std::string draft;               ///< "ngram" or a smaller model's file; "": none
   std::vector<NamedFile> inputs;   ///< of a program of tensors

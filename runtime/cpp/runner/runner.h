@@ -39,8 +39,9 @@ class Runner {
 
   /// Compiles a constraint for GenerateOptions, null if the text is none; the runner must outlive
   /// it.
-  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text) const {
-    return model_->compile(text);
+  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text,
+                                              const StillWanted& wanted = nullptr) const {
+    return model_->compile(text, wanted);
   }
 
   /// Continues `tokens`. The part that is already in the key/value cache is not computed again.
