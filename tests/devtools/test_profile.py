@@ -26,7 +26,7 @@ MODELS = ["stories_cpu_pte", "embedded_cpu_pte", "embedded_pte", "stories_gptq_p
 
 
 @pytest.mark.parametrize("name", [*MODELS[:2], *checked(MODELS[2:])])
-@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("phase", (Phase.PREFILL, Phase.DECODE))
 def test_every_event_has_a_line(recorded: Recorded, name: str, phase: Phase) -> None:
     """Of the CPU delegate all that it records; of XNNPACK here also all, though 95% would do."""
     profile = load_profile(*recorded(name))
