@@ -42,10 +42,10 @@ def chat_prompts(request: ChatRequest, template: ChatTemplate) -> list[Prompt]:
 
 def answer_schema(request: ChatRequest) -> dict[str, Any] | bool | None:
     match request.response_format:
-        case JsonObjectFormat():
-            return {"type": "object"}
-        case JsonSchemaFormat(json_schema=schema):
-            return {} if schema.schema_ is None else schema.schema_
+        case JsonObjectFormat(schema_=schema):
+            return {"type": "object"} if schema is None else schema
+        case JsonSchemaFormat(json_schema=named):
+            return {} if named.schema_ is None else named.schema_
     return None
 
 

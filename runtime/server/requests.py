@@ -173,6 +173,9 @@ class TextFormat(Strict):
 
 class JsonObjectFormat(Strict):
     type: Literal["json_object"]
+    schema_: dict[str, Any] | None = Field(
+        None, alias="schema", description="of the object; not OpenAI's"
+    )
 
 
 class JsonSchemaFormat(Strict):

@@ -60,6 +60,7 @@ def runner(cpp_build: Path, pte: Path) -> Iterator[Runner]:
 @pytest.fixture(scope="module")
 def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
     options = ("--threads", "1", "--queue", "4", "--draft", "ngram")
+    options += ("--schema-unsupported", "relax")
     with serving(pte, "--name", "stories", *options) as server:
         yield server
 
@@ -189,6 +190,23 @@ def test_a_schema(client: openai.OpenAI) -> None:
         logit_bias={},
     )
     assert (answer.choices[0].message.content or "").startswith("{")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_left_out_of_a_schema_is_told(server: Server, stream: bool) -> None:
+    """Also that of a JSON object's schema, which is not OpenAI's."""
+    schema = {"enum": ["yes"], "if": {}}
+    named = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    for wanted in (named, {"type": "json_object", "schema": schema}):
+        body = {"model": "stories", "messages": USER, "response_format": wanted, "stream": stream}
+        said = httpx.post(server.address + "/v1/chat/completions", json=body, timeout=60).text
+        lines = said.split("\n\n")[:-2] if stream else [said]
+        found = [json.loads(line.removeprefix("data: ")) for line in lines]
+        (told,) = [one["schema_left_out"] for one in found if "schema_left_out" in one]
+        assert told == [
+            'response_format.json_schema.schema: the JSON schema has the keyword "if" at #, which '
+            "is not supported: leave it out, and check the answer for it"
+        ]
 
 
 @pytest.mark.parametrize("stream", [False, True])
