@@ -37,8 +37,8 @@ class Chat {
   Result<Question> ask(const std::string& message, int64_t max_new_tokens);
 
   /// Generates the answer and adds it to the conversation: its content alone, without reasoning,
-  /// which special tokens or <think> set off, unless special tokens are asked for. On failure the message is
-  /// removed and no turn is dropped.
+  /// which special tokens or <think> set off, unless special tokens are asked for. On failure the
+  /// message is removed and no turn is dropped.
   Status answer(const Question& question, const GenerateOptions& options,
                 const TextCallback& on_text);
 
