@@ -42,7 +42,7 @@ def yarn_keys(original: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table in exporter/README.md.
+    """A row of the table in exporter/models/families/README.md.
 
     Attributes:
         beyond: what its models have that Llama has not.

@@ -3,7 +3,7 @@
 
     PYTHONPATH=tests python -m support.family_parity [--random N] [MODEL_TYPE ...]
 
-prints a row for each family, as the table of exporter/README.md has them.
+prints a row for each family, as the table of exporter/models/families/README.md has them.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The table of families in exporter/README.md, of their test data.
+"""The table of families in exporter/models/families/README.md, of their test data.
 
     PYTHONPATH=tests python -m support.family_table
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from support.families import FAMILIES
 from support.family_data import FamilyData, Row
 
-README = Path(__file__).resolve().parents[2] / "exporter" / "README.md"
+README = Path(__file__).resolve().parents[2] / "exporter" / "models/families/README.md"
 HEAD = """\
 | family (`model_type`) | beyond Llama | parity | one call, all of it | in pieces | refused |
 |---|---|---|---|---|---|
