@@ -5,6 +5,7 @@
 # make check   what else a change must pass: style, types, sanitizers, Arm's kernels, Java, further cases
 # make soak    hours: every case, models of a billion weights, twenty kills, the builds for Arm, macOS, phones and the browser
 # make sweeps  minutes: what checkpoints hold, varied against the libraries that are the reference, as a table
+# make samples minutes: what READMEs show behind `$ `, printed anew
 #
 # .ci/run does what test and check do, in one run of pytest.
 
@@ -59,7 +60,6 @@ lint: .venv/installed
 build: .venv/installed
 	$(BIN)/python -m runtime build
 
-# What READMEs show after `$ `, printed anew.
 samples: build build/chat.pte
 	$(BIN)/python .pictures/samples.py
 

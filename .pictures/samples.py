@@ -1,4 +1,4 @@
-"""Runs the commands that READMEs show after `$ `, and writes below each what it prints.
+"""Runs the commands that READMEs show behind `$ `, and writes below each what it prints.
 
     make samples
 
