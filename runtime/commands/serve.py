@@ -17,8 +17,6 @@ import click
 
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
-from exporter.errors import ExportError
-from exporter.file.pte import read_report
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.embedder import Embedder
@@ -253,6 +251,9 @@ def serve(request: Request) -> None:
 
 def _embeds(model: Path) -> bool:
     """Whether a file is a model of embeddings, by its report."""
+    from exporter.errors import ExportError
+    from exporter.file.pte import read_report
+
     try:
         return read_report(model)["model"].get("task") == "embedding"
     except (ExportError, KeyError):

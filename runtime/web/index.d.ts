@@ -78,10 +78,12 @@ export interface Stats {
   peak_memory_bytes: number;
   /** An answer with a constraint has ended before it was complete. */
   incomplete: boolean;
+  /** What was left out of the answer's schema, by its places, where that is allowed. */
+  left_out: string[];
   stop_reason: "eos" | "complete" | "length" | "context_full" | "interrupted" | "stop";
   /** Of chat(): the oldest turns that no longer fitted the context. */
   dropped_turns?: number;
-  [name: string]: string | number | boolean | undefined;
+  [name: string]: string | string[] | number | boolean | undefined;
 }
 
 /** A token of an answer, and how likely the model found it. */

@@ -241,7 +241,6 @@ def test_parts_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     [
         ({"general.architecture": "mamba"}, "general.architecture 'mamba' is not read from GGUF"),
         ({"general.architecture": None}, "general.architecture None is not read from GGUF"),
-        ({"llama.expert_count": 8}, "llama.expert_count is 8; mixtures of experts are not built."),
         ({"llama.block_count": 900}, "llama.block_count is 900, and there are 21 tensors in all;"),
         ({"llama.embedding_length": None}, "hidden_size is missing, but the decoder needs it"),
         ({"llama.attention.head_count": "x"}, "num_attention_heads is 'x'; it must be a whole"),

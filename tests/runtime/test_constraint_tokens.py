@@ -140,12 +140,13 @@ REFUSALS = [
      "not valid at line 1, column 15: a value is missing at the end"),
     ("root ::= %json 12", "the rule root: the JSON schema at # is 12, but must be an "
      "object or a boolean"),
-    ('a ::= %json {"properties": {"b": {"not": {}}}}\nroot ::= a', "the rule a: the JSON "
-     'schema has the keyword "not" at #/properties/b, which is not supported: leave it out, and '
-     "check the answer for it"),
+    ('a ::= %json {"properties": {"b": {"contains": {}}}}\nroot ::= a', "the rule a: the JSON "
+     'schema has the keyword "contains" at #/properties/b, which is not supported: leave it out, '
+     "and check the answer for it"),
     ('root ::= %json {"x-guidance": 1}', "the rule root: the JSON schema's x-guidance "
      "has 1, but only whitespace_flexible (a boolean), item_separator and key_separator (regular "
-     "expressions), and string_quote (a text) are supported"),
+     "expressions), string_quote (a text), and arguments (an object of before_name, before_value, "
+     "behind_value and between, which are texts, and raw_strings, a boolean) are supported"),
     ("root ::= %json " + '{"items":' * 200 + "{}" + "}" * 200, "the rule root has a JSON "
      "schema that cannot be read: the JSON is not valid at line 1, column 1177: it has more than "
      "128 levels"),

@@ -108,6 +108,7 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "end_token",
         "end_text",
         "incomplete",
+        "left_out",
         "stop_reason",
     ]
     assert (values["model"], values["method"]) == (str(stories_pte), "forward")

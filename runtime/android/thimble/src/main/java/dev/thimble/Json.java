@@ -1,9 +1,11 @@
 package dev.thimble;
 
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 
-/** As much JSON as the C interface speaks: strings, and objects of strings, numbers, booleans. */
+/** As much JSON as the C interface speaks: objects of strings, their lists, numbers, booleans. */
 final class Json {
   private final String text;
   private int at = 0;
@@ -26,7 +28,7 @@ final class Json {
     return json.append('"').toString();
   }
 
-  /** The values are String, Double and Boolean. */
+  /** The values are String, List of String, Double and Boolean. */
   static Map<String, Object> readObject(String text) {
     return new Json(text).object();
   }
@@ -39,8 +41,31 @@ final class Json {
       next();
       String name = string();
       take(':');
-      values.put(name, next() == '"' ? string() : word());
+      values.put(name, value());
     }
+    return values;
+  }
+
+  private Object value() {
+    switch (next()) {
+      case '"':
+        return string();
+      case '[':
+        return strings();
+      default:
+        return word();
+    }
+  }
+
+  private List<String> strings() {
+    List<String> values = new ArrayList<>();
+    take('[');
+    while (next() != ']') {
+      if (!values.isEmpty()) take(',');
+      next();
+      values.add(string());
+    }
+    take(']');
     return values;
   }
 

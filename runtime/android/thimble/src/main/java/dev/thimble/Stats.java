@@ -1,6 +1,7 @@
 package dev.thimble;
 
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 
 /** The statistics of an answer; times are in seconds. */
@@ -24,6 +25,12 @@ public final class Stats {
   /** Whether an answer with a constraint ended before it was complete. */
   public boolean incomplete() {
     return (Boolean) value("incomplete", Boolean.class);
+  }
+
+  /** What was left out of the answer's schema, by its places, where that is allowed. */
+  @SuppressWarnings("unchecked")
+  public List<String> leftOut() {
+    return (List<String>) value("left_out", List.class);
   }
 
   /** Tokens of the prompt that were computed. */
