@@ -2,13 +2,13 @@
 
 import ctypes
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING
 
-from runtime.binding.c_arguments import MAX_THREADS, check_whole, encoded, text_of, utf8_of
-from runtime.binding.library import ERROR_SIZE, EmbeddingCounts, LoadOptions, Text, library
+from runtime.binding.c_arguments import text_of, utf8_of
+from runtime.binding.file_handle import FileHandle
+from runtime.binding.library import ERROR_SIZE, EmbeddingCounts, Text, library
 from runtime.errors import RunnerError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Embeddings:
     cut: int
 
 
-class Embedder:
+class Embedder(FileHandle):
     """A `.pte` of embeddings that `python -m exporter` wrote, loaded and ready.
 
     Any thread may use it; calls wait for each other.
@@ -44,24 +44,15 @@ class Embedder:
         RunnerError: the file cannot be used, or the C++ is not built.
     """
 
-    _handle: int | None = None
+    _KIND, _NOUN, _AGAIN = "embedder", "an Embedder", "load the model again"
 
     def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
-        self._busy = threading.Lock()
-        self._process = os.getpid()
-        if threads is not None:
-            check_whole("threads", threads, 1, MAX_THREADS)
-        error = ctypes.create_string_buffer(ERROR_SIZE)
-        options = LoadOptions(threads or 0, 0, 0)
-        load = library().thimble_embedder_load
-        self._handle = load(encoded(path), ctypes.byref(options), error, ERROR_SIZE)
-        if not self._handle:
-            raise RunnerError(text_of(error))
-        self.width: int = library().thimble_embedder_width(self._handle)
-        self.max_seq_len: int = library().thimble_embedder_max_seq_len(self._handle)
+        handle = self._load(path, threads)
+        self.width: int = library().thimble_embedder_width(handle)
+        self.max_seq_len: int = library().thimble_embedder_max_seq_len(handle)
         self.prompts: tuple[str, ...] = tuple(
-            library().thimble_embedder_prompt_at(self._handle, index).decode()
-            for index in range(library().thimble_embedder_prompts(self._handle))
+            library().thimble_embedder_prompt_at(handle, index).decode()
+            for index in range(library().thimble_embedder_prompts(handle))
         )
 
     def encode(self, texts: Sequence[str], prompt_name: str | None = None) -> "NDArray[np.float32]":
@@ -98,36 +89,3 @@ class Embedder:
         if failed:
             raise RunnerError(text_of(error))
         return Embeddings(rows, counts.tokens, counts.cut)
-
-    def close(self) -> None:
-        """Waits for other calls, and frees the model."""
-        if os.getpid() != self._process:
-            self._handle = None  # its threads belong to the other process
-            return
-        with self._busy:
-            if self._handle is not None:
-                library().thimble_embedder_free(self._handle)
-            self._handle = None
-
-    def _open(self) -> int:
-        """The handle."""
-        if self._handle is None:
-            raise RunnerError("this Embedder is closed: load the model again")
-        if os.getpid() != self._process:
-            raise RunnerError(
-                "this Embedder was loaded before the process was forked: load the model again"
-            )
-        return self._handle
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an Embedder cannot be copied or pickled: load the model again")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if self._handle is not None:
-            self.close()

@@ -3,17 +3,17 @@
 import ctypes
 import json
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any
 
 from runtime.binding.c_arguments import MAX_COUNT, check_whole, encoded, text_of, utf8_of
-from runtime.binding.library import ERROR_SIZE, LoadOptions, RecordingCounts, Tensor, library
+from runtime.binding.file_handle import FileHandle
+from runtime.binding.library import ERROR_SIZE, RecordingCounts, Tensor, library
 from runtime.errors import RunnerError
 from runtime.recording import Recording
-from runtime.runner import MAX_RECORDING_BYTES, MAX_THREADS
+from runtime.runner import MAX_RECORDING_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -37,7 +37,7 @@ class TensorSpec:
     sizes: tuple[Size, ...]
 
 
-class Program:
+class Program(FileHandle):
     """A loaded program of tensors: `Program("module.pte")(array)`.
 
     Buffers that its calls change keep their values until reset(). One thread at a time runs it;
@@ -51,22 +51,13 @@ class Program:
         RunnerError: the file cannot be used, or the C++ is not built.
     """
 
-    _handle: int | None = None
+    _KIND, _NOUN, _AGAIN = "program", "a Program", "load the file again"
 
     def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
-        if threads is not None:
-            check_whole("threads", threads, 1, MAX_THREADS)
-        self._lock = threading.Lock()
-        error = ctypes.create_string_buffer(ERROR_SIZE)
-        options = LoadOptions(threads or 0, 0, 0)
-        load = library().thimble_program_load
-        self._handle = load(encoded(path), ctypes.byref(options), error, ERROR_SIZE)
-        if not self._handle:
-            raise RunnerError(text_of(error))
-        told = json.loads(library().thimble_program_signature(self._handle))
-        self.inputs: tuple[TensorSpec, ...] = tuple(map(_spec, told["inputs"]))
-        self.outputs: tuple[TensorSpec, ...] = tuple(map(_spec, told["outputs"]))
-        self.state: tuple[str, ...] = tuple(told["state"])  # the buffers that calls change
+        signature = json.loads(library().thimble_program_signature(self._load(path, threads)))
+        self.inputs: tuple[TensorSpec, ...] = tuple(map(_spec, signature["inputs"]))
+        self.outputs: tuple[TensorSpec, ...] = tuple(map(_spec, signature["outputs"]))
+        self.state: tuple[str, ...] = tuple(signature["state"])  # the buffers that calls change
 
     def __call__(
         self, *inputs: "ArrayLike", **named: "ArrayLike"
@@ -93,7 +84,7 @@ class Program:
             tensor.type = array.dtype.name.encode()
             tensor.shape, tensor.rank = shape, array.ndim
             tensor.data = array.ctypes.data
-        with self._lock:
+        with self._busy:
             self._call(library().thimble_program_run, tensors, len(given))
             results = [self._output(index) for index in range(len(self.outputs))]
         if len(results) == 1:
@@ -106,7 +97,7 @@ class Program:
         Raises:
             RunnerError: it is closed.
         """
-        with self._lock:
+        with self._busy:
             self._call(library().thimble_program_reset)
 
     def start_recording(self, max_calls: int = 256, max_bytes: int = 32 << 20) -> None:
@@ -117,7 +108,7 @@ class Program:
         """
         check_whole("max_calls", max_calls, 1, MAX_COUNT)
         check_whole("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
-        with self._lock:
+        with self._busy:
             self._call(library().thimble_program_start_recording, max_calls, max_bytes)
 
     def stop_recording(self, path: str | os.PathLike[str]) -> Recording:
@@ -128,35 +119,14 @@ class Program:
                 or it is closed.
         """
         counts = RecordingCounts()
-        with self._lock:
+        with self._busy:
             stop = library().thimble_program_stop_recording
             self._call(stop, encoded(path), ctypes.byref(counts))
         return Recording(Path(path), counts.calls, counts.dropped_calls)
 
-    def close(self) -> None:
-        """Waits for a call and frees the program."""
-        if self._handle is not None:
-            with self._lock:
-                library().thimble_program_free(self._handle)
-                self._handle = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Program cannot be copied or pickled: load the file again")
-
     def _call(self, function: Callable[..., int], *arguments: object) -> None:
-        if self._handle is None:
-            raise RunnerError("this Program is closed: load the file again")
         error = ctypes.create_string_buffer(ERROR_SIZE)
-        if function(self._handle, *arguments, error, ERROR_SIZE):
+        if function(self._open(), *arguments, error, ERROR_SIZE):
             raise RunnerError(text_of(error))
 
     def _output(self, index: int) -> "NDArray[Any]":
@@ -168,16 +138,17 @@ class Program:
         name = tensor.type.decode()
         type = np.dtype(np.uint16 if name == "bfloat16" else name)
         size = type.itemsize
-        for each in shape:
-            size *= each
+        for length in shape:
+            size *= length
         array = np.frombuffer(ctypes.string_at(tensor.data, size), type).reshape(shape)
         if name == "bfloat16":
             return (array.astype(np.uint32) << 16).view(np.float32)
         return array.copy()
 
 
-def _spec(told: dict[str, Any]) -> TensorSpec:
-    return TensorSpec(told["name"], told["type"], tuple(Size(*size) for size in told["sizes"]))
+def _spec(fields: dict[str, Any]) -> TensorSpec:
+    sizes = tuple(Size(*size) for size in fields["sizes"])
+    return TensorSpec(fields["name"], fields["type"], sizes)
 
 
 def _array(value: "ArrayLike") -> "NDArray[Any]":
