@@ -19,7 +19,7 @@ from exporter.file.agreement import (
 )
 from exporter.file.pte import REPORT, encode_report
 from exporter.file.replacing import check_outputs, replacing
-from exporter.file.report import Report, constant_methods, describe
+from exporter.file.report import NOT_RUN, Report, constant_methods, describe
 from exporter.file.writing import seal_files, write_program
 from exporter.listener import SILENT, Listener
 from exporter.models.decoder import CausalLM
@@ -33,8 +33,6 @@ from quant.machine.freed_memory import return_freed_memory, reusing_freed_memory
 from quant.measure.windows import WINDOW
 from quant.quantize import quantize
 from quant.report import QuantReport
-
-NOT_RUN = "not run here"  # the file: nothing on this machine runs its delegate
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,15 @@ def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
     assert not list(tmp_path.glob("*.pte"))
 
 
+@pytest.mark.parametrize("model_type", ["llama", "bert"])
+def test_wrong_arguments_beside_a_directory(tmp_path: Path, model_type: str) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(f'{{"model_type": "{model_type}"}}')
+    output, errors = run(tmp_path, "exporter ./model --out x.pte --quant foo")
+    assert output == "code 2\nimported\n"
+    assert "Error: scheme 'foo' is not supported" in errors
+
+
 MOST_ARGUMENTS = 10  # more are a request
 
 

@@ -2,23 +2,13 @@
 
 from pathlib import Path
 
+from exporter.catalogue.encoders import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 from exporter.models.encoder_spec import EncoderSpec
 from exporter.models.encoders import encoder_family
-
-_CONFIG = "config.json"
-
-
-def is_encoder(directory: Path) -> bool:
-    """Whether a directory holds an encoder, by its config."""
-    path = directory / _CONFIG
-    try:
-        return encoder_family(read_object(path)) is not None
-    except (OSError, ExportError):  # what reads it as a decoder's says why it cannot be read
-        return False
 
 
 def open_encoder(directory: Path) -> Checkpoint[EncoderSpec]:
@@ -27,7 +17,7 @@ def open_encoder(directory: Path) -> Checkpoint[EncoderSpec]:
     Raises:
         ExportError: there are no weights, or the config or they are damaged or unsupported.
     """
-    path = directory / _CONFIG
+    path = directory / CONFIG
     fields = read_object(path)
     family = encoder_family(fields)
     assert family is not None

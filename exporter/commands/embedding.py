@@ -1,40 +1,30 @@
 """The export of a model that embeds texts: its options, and the summary."""
 
 import resource
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from delegates import DelegateError
-from exporter.command_line.interruption import nothing_to_clean_up, say_from_now
-from exporter.command_line.quiet import silence_known_noise, silence_native_noise
-from exporter.command_line.streams import drop_standard_output
+from exporter.catalogue.encoders import is_encoder
+from exporter.command_line.interruption import nothing_to_clean_up
+from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file
-from exporter.commands.display import Display
 from exporter.commands.request import Request
+from exporter.commands.summary import summarize
+from exporter.commands.working import checking, working
 from exporter.errors import ExportError
-from quant.errors import QuantError
+from quant.scheme import Scheme, scheme_from_text
 
 if TYPE_CHECKING:
     from exporter.embedding.pipeline import EmbeddingResult
 
 # Options of decoders alone, by their fields in Request.
-_OF_DECODERS = {
-    "adapter": "--adapter",
-    "tokenizer": "--tokenizer",
-    "head_bits": "--head-bits",
-    "bits": "--bits",
-    "max_size": "--max-size",
-    "method": "--method",
-    "calibration": "--calibration",
-    "calibration_tokens": "--calibration-tokens",
-    "max_context_len": "--max-context-len",
-    "max_memory": "--max-memory",
-    "layer_errors": "--layer-errors",
-}
+_OF_DECODERS = (
+    *("adapter", "tokenizer", "head_bits", "bits", "max_size", "method", "calibration"),
+    *("calibration_tokens", "max_context_len", "max_memory", "layer_errors"),
+)
 
 
 def encoder_directory(request: Request) -> Path | None:
@@ -43,13 +33,7 @@ def encoder_directory(request: Request) -> Path | None:
     if named is None:
         return None
     directory = Path(named).expanduser()
-    if not directory.is_dir():
-        return None
-    with nothing_to_clean_up():
-        silence_known_noise()
-        from exporter.checkpoint.encoder import is_encoder
-
-        return directory if is_encoder(directory) else None
+    return directory if directory.is_dir() and is_encoder(directory) else None
 
 
 def run_embedding_export(request: Request, directory: Path, out: Path, default: bool) -> None:
@@ -62,47 +46,37 @@ def run_embedding_export(request: Request, directory: Path, out: Path, default: 
         default: whether the user named no scheme.
     """
     started = time.monotonic()
+    scheme = _check(request, out, default)
+    silence_known_noise()
     with nothing_to_clean_up():
         from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
-        from exporter.tokenizer import TokenizerError
-        from quant.scheme import scheme_from_text
 
-    with silence_native_noise() as stderr:
-        display = Display(stderr)
-        try:
-            _check(request, out)
-            scheme = "rtn8" if default else request.scheme
-            options = EmbeddingOptions(
-                directory=directory,
-                out=out,
-                scheme=scheme_from_text(scheme, None, request.group_size, None),
-                max_seq_len=request.max_seq_len,
-                delegate=request.delegate,
-                etrecord=request.etrecord,
-            )
-            with display:
-                result = export_embedding(options, display)
-        except (QuantError, DelegateError, ExportError, TokenizerError) as error:
-            click.echo(f"Error: {error}", file=stderr)
-            sys.exit(1 if display.began_work else 2)
-    say_from_now(f"Interrupted; {out} was written.")
-    try:
-        _show(result, request.etrecord, time.monotonic() - started)
-    except OSError as error:
-        drop_standard_output()
-        click.echo(
-            f"{out} was written; the summary could not be printed ({error.strerror}).", err=True
+    with working() as display:
+        options = EmbeddingOptions(
+            directory=directory,
+            out=out,
+            scheme=scheme,
+            max_seq_len=request.max_seq_len,
+            delegate=request.delegate,
+            etrecord=request.etrecord,
         )
+        result = export_embedding(options, display)
+    seconds = time.monotonic() - started
+    summarize(out, lambda: _show(result, request.etrecord, seconds))
 
 
-def _check(request: Request, out: Path) -> None:
-    """Raises ExportError, DelegateError or QuantError for options that are not possible."""
-    check_file(request.delegate, out, request.etrecord, None)
-    for field, name in _OF_DECODERS.items():
-        if getattr(request, field) not in (None, (), False):
-            raise ExportError(
-                f"{name} has no effect on a model of embeddings, which this is: leave it out."
-            )
+def _check(request: Request, out: Path, default: bool) -> Scheme:
+    """Returns the scheme to store the weights in; exits with 2 if an option is not valid."""
+    with checking():
+        check_file(request.delegate, out, request.etrecord, None)
+        for field in _OF_DECODERS:
+            if getattr(request, field) not in (None, (), False):
+                raise ExportError(
+                    f"--{field.replace('_', '-')} has no effect on a model of embeddings, which "
+                    "this is: leave it out."
+                )
+        scheme = "rtn8" if default else request.scheme
+        return scheme_from_text(scheme, None, request.group_size, None)
 
 
 def _show(result: "EmbeddingResult", etrecord: Path | None, seconds: float) -> None:

@@ -1,23 +1,18 @@
 """`python -m exporter --explain`: the reasons for the program's form, by line of the model."""
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from delegates import DelegateError
 from exporter.command_line.interruption import nothing_to_clean_up
-from exporter.command_line.quiet import silence_known_noise, silence_native_noise
+from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file, check_source
-from exporter.commands.display import Display
 from exporter.commands.request import Request
-from exporter.errors import ExportError
-from quant.errors import QuantError
+from exporter.commands.working import checking, working
 from quant.machine.memory_size import show_size
-from quant.scheme import Scheme, scheme_from_text
 
 if TYPE_CHECKING:
     from exporter.capture.shapes import Shapes, Size
@@ -41,45 +36,33 @@ def run_explain(request: Request) -> None:
         from exporter.file.replacing import replacing
         from exporter.options import ExportOptions
 
-    with silence_native_noise() as stderr:
-        display = Display(stderr)
-        try:
-            adapter, adapters = split_adapters(request.adapter)
-            options = ExportOptions(
-                model=request.model,
-                out=_UNWRITTEN,
-                checkpoint=request.checkpoint,
-                adapter=adapter,
-                adapters=adapters,
-                scheme=_scheme(request),
-                max_context_len=request.max_context_len,
-                max_seq_len=request.max_seq_len,
-                delegate=request.delegate,
-            )
-            with replacing(json_file) as temporary, display:
-                explanation = explain_export(options, display)
-                if temporary is not None:
-                    text = json.dumps(explanation.to_dict(), indent=1)
-                    temporary.write_text(text + "\n", encoding="utf-8")
-        except (QuantError, DelegateError, ExportError) as error:
-            click.echo(f"Error: {error}", file=stderr)
-            sys.exit(1 if display.began_work else 2)
+    with working() as display:
+        adapter, adapters = split_adapters(request.adapter)
+        options = ExportOptions(
+            model=request.model,
+            out=_UNWRITTEN,
+            checkpoint=request.checkpoint,
+            adapter=adapter,
+            adapters=adapters,
+            scheme=request.chosen_scheme(),
+            max_context_len=request.max_context_len,
+            max_seq_len=request.max_seq_len,
+            delegate=request.delegate,
+        )
+        with replacing(json_file) as temporary:
+            explanation = explain_export(options, display)
+            if temporary is not None:
+                text = json.dumps(explanation.to_dict(), indent=1)
+                temporary.write_text(text + "\n", encoding="utf-8")
     click.echo(describe(explanation))
 
 
 def _check(request: Request, json_file: Path | None) -> None:
-    """Exits with 2 if an option is not valid; large libraries are imported after this."""
-    try:
+    """Exits with 2 if an option is not valid."""
+    with checking():
         check_file(request.delegate, json_file, None, None)
         check_source(request.model, request.checkpoint)
-        _scheme(request)
-    except (QuantError, DelegateError, ExportError) as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
-
-
-def _scheme(request: Request) -> Scheme:
-    return scheme_from_text(request.scheme, request.method, request.group_size, request.head_bits)
+        request.chosen_scheme()
 
 
 def describe(explanation: "Explanation") -> str:

@@ -1,22 +1,18 @@
 """The export command: checks the options, shows progress, prints a summary."""
 
 import resource
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from delegates import DelegateError
-from exporter.command_line.interruption import nothing_to_clean_up, say_from_now
-from exporter.command_line.quiet import silence_known_noise, silence_native_noise
-from exporter.command_line.streams import drop_standard_output
+from exporter.command_line.interruption import nothing_to_clean_up
+from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file, check_source
-from exporter.commands.display import Display
 from exporter.commands.request import Request
-from exporter.errors import ExportError
-from quant.errors import QuantError
+from exporter.commands.summary import megabytes, show_kernels, summarize
+from exporter.commands.working import checking, working
 from quant.measure.format_numbers import with_error
 
 if TYPE_CHECKING:
@@ -39,66 +35,49 @@ def run_export(request: Request, out: Path) -> None:
         from exporter.checkpoint import split_adapters
         from exporter.options import ExportOptions
         from exporter.pipeline import export_model
-        from exporter.tokenizer import TokenizerError
         from quant.cache.store import default_directory
         from quant.machine.device import find_device
         from quant.machine.memory_size import parse_size
         from quant.scheme import mixes_by_default
 
-    with silence_native_noise() as stderr:
-        display = Display(stderr)
-        try:
-            adapter, adapters = split_adapters(request.adapter)
-            options = ExportOptions(
-                model=request.model,
-                out=out,
-                checkpoint=request.checkpoint,
-                adapter=adapter,
-                adapters=adapters,
-                tokenizer=request.tokenizer,
-                scheme=request.chosen_scheme(),
-                mixed=mixes_by_default(request.scheme, request.head_bits),
-                bits=request.bits,
-                max_size=None
-                if request.max_size is None
-                else parse_size(request.max_size, "--max-size"),
-                calibration=request.calibration,
-                calibration_tokens=request.calibration_tokens,
-                max_context_len=request.max_context_len,
-                max_seq_len=request.max_seq_len,
-                delegate=request.delegate,
-                etrecord=request.etrecord,
-                cache=None if request.no_cache else request.cache or default_directory(),
-                max_memory=None
-                if request.max_memory is None
-                else parse_size(request.max_memory, "--max-memory"),
-                device=find_device(request.device),
-            )
-            with display:
-                result = export_model(options, display)
-        except (QuantError, DelegateError, ExportError, TokenizerError) as error:
-            click.echo(f"Error: {error}", file=stderr)
-            sys.exit(1 if display.began_work else 2)
-    say_from_now(f"Interrupted; {out} was written.")
-    try:
-        _show(result, request.etrecord, request.layer_errors, time.monotonic() - started)
-    except OSError as error:
-        drop_standard_output()
-        click.echo(
-            f"{out} was written; the summary could not be printed ({error.strerror}).",
-            err=True,
+    with working() as display:
+        adapter, adapters = split_adapters(request.adapter)
+        options = ExportOptions(
+            model=request.model,
+            out=out,
+            checkpoint=request.checkpoint,
+            adapter=adapter,
+            adapters=adapters,
+            tokenizer=request.tokenizer,
+            scheme=request.chosen_scheme(),
+            mixed=mixes_by_default(request.scheme, request.head_bits),
+            bits=request.bits,
+            max_size=None
+            if request.max_size is None
+            else parse_size(request.max_size, "--max-size"),
+            calibration=request.calibration,
+            calibration_tokens=request.calibration_tokens,
+            max_context_len=request.max_context_len,
+            max_seq_len=request.max_seq_len,
+            delegate=request.delegate,
+            etrecord=request.etrecord,
+            cache=None if request.no_cache else request.cache or default_directory(),
+            max_memory=None
+            if request.max_memory is None
+            else parse_size(request.max_memory, "--max-memory"),
+            device=find_device(request.device),
         )
+        result = export_model(options, display)
+    seconds = time.monotonic() - started
+    summarize(out, lambda: _show(result, request.etrecord, request.layer_errors, seconds))
 
 
 def _check(request: Request, out: Path) -> None:
-    """Exits with 2 if an option is not valid; large libraries are imported after this."""
-    try:
+    """Exits with 2 if an option is not valid."""
+    with checking():
         check_file(request.delegate, out, request.etrecord, request.max_size)
         check_source(request.model, request.checkpoint)
         request.check(request.bits is not None or request.max_size is not None)
-    except (QuantError, DelegateError, ExportError) as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
 
 
 def _show(
@@ -109,10 +88,10 @@ def _show(
         for index, error in enumerate(quantization.layer_errors):
             click.echo(f"layer {index}: relative error {error:.4f}")
     size = quantization.size
-    head = f"head {_megabytes(size.head)}" if size.head else "head shared with the embedding"
+    head = f"head {megabytes(size.head)}" if size.head else "head shared with the embedding"
     click.echo(
         f"weights: {size.weights:,} at {size.bits_per_weight:.2f} bits each "
-        f"({size.linear_bits_per_weight:.3f} in the layers; embedding {_megabytes(size.embedding)},"
+        f"({size.linear_bits_per_weight:.3f} in the layers; embedding {megabytes(size.embedding)},"
         f" {head})"
     )
     quality = quantization.quality
@@ -139,11 +118,11 @@ def _show(
         click.echo(f"checked: no; this machine has nothing that runs {users}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     click.echo(
-        f"wrote {result.out}: {_megabytes(result.size)} in {seconds:.0f} s, "
-        f"peak memory {_megabytes(peak)}"
+        f"wrote {result.out}: {megabytes(result.size)} in {seconds:.0f} s, "
+        f"peak memory {megabytes(peak)}"
     )
     if etrecord is not None:
-        click.echo(f"wrote {etrecord}: {_megabytes(etrecord.stat().st_size)}")
+        click.echo(f"wrote {etrecord}: {megabytes(etrecord.stat().st_size)}")
 
 
 def _show_delegation(report: "DelegationReport") -> None:
@@ -162,15 +141,9 @@ def _show_delegation(report: "DelegationReport") -> None:
             calls = f" in {part.calls} call{'s' if part.calls != 1 else ''}" if part.calls else ""
             click.echo(f"  {part.delegate}: {taken} operator{'s' if taken != 1 else ''}{calls}")
     if report.parts:
-        for left in report.lines:
-            times = f"{left.count} x " if left.count > 1 else ""
-            click.echo(f"  kernels: {times}{left.operator} at {left.line}: {left.reason}")
+        show_kernels(report.lines)
     elif report.lines:
         click.echo(
             f"left to ExecuTorch's kernels: {sum(report.left.values())} operators from "
             f"{len({left.line for left in report.lines})} lines, which --inspect lists"
         )
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"

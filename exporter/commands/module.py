@@ -1,7 +1,6 @@
 """The export of any module: checks the options, shows progress, prints a summary."""
 
 import json
-import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -9,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from delegates import DelegateError
-from exporter.command_line.interruption import nothing_to_clean_up, say_from_now
-from exporter.command_line.quiet import silence_known_noise, silence_native_noise
-from exporter.command_line.streams import drop_standard_output
+from exporter.command_line.interruption import nothing_to_clean_up
+from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file
-from exporter.commands.display import Display
 from exporter.commands.request import Request
+from exporter.commands.summary import megabytes, show_kernels, summarize
+from exporter.commands.working import checking, working
 from exporter.errors import ExportError
 from exporter.module.options import DEFAULT_MODULE_DELEGATE, ModuleOptions
 from exporter.module.source_name import SourceName, check_quant, source_name
-from quant.errors import QuantError
 
 if TYPE_CHECKING:
     from exporter.module.pipeline import ModuleResult
@@ -48,23 +45,10 @@ def run_module(request: Request, given: Collection[str]) -> None:
     with nothing_to_clean_up():
         from exporter.module.pipeline import export_module
 
-    with silence_native_noise() as stderr:
-        display = Display(stderr)
-        try:
-            with display:
-                result = export_module(options, display)
-        except (QuantError, DelegateError, ExportError) as error:
-            click.echo(f"Error: {error}", file=stderr)
-            sys.exit(1 if display.began_work else 2)
-    say_from_now(f"Interrupted; {options.out} was written.")
-    try:
-        _show(result, options.etrecord, time.monotonic() - started)
-    except OSError as error:
-        drop_standard_output()
-        click.echo(
-            f"{options.out} was written; the summary could not be printed ({error.strerror}).",
-            err=True,
-        )
+    with working() as display:
+        result = export_module(options, display)
+    seconds = time.monotonic() - started
+    summarize(options.out, lambda: _show(result, options.etrecord, seconds))
 
 
 def _explain(options: ModuleOptions, json_file: Path | None) -> None:
@@ -75,17 +59,11 @@ def _explain(options: ModuleOptions, json_file: Path | None) -> None:
         from exporter.file.replacing import replacing
         from exporter.module.explain import explain_module
 
-    with silence_native_noise() as stderr:
-        display = Display(stderr)
-        try:
-            with replacing(json_file) as temporary, display:
-                signature, explanation = explain_module(options, display)
-                if temporary is not None:
-                    told = {"signature": signature.to_dict(), **explanation.to_dict()}
-                    temporary.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        except (DelegateError, ExportError) as error:
-            click.echo(f"Error: {error}", file=stderr)
-            sys.exit(1 if display.began_work else 2)
+    with working() as display, replacing(json_file) as temporary:
+        signature, explanation = explain_module(options, display)
+        if temporary is not None:
+            whole = {"signature": signature.to_dict(), **explanation.to_dict()}
+            temporary.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     for part, specs in (("input ", signature.inputs), ("output", signature.outputs)):
         for spec in specs:
             click.echo(f"{part} {spec}")
@@ -93,8 +71,8 @@ def _explain(options: ModuleOptions, json_file: Path | None) -> None:
 
 
 def _options(request: Request, given: Collection[str], explains: bool) -> ModuleOptions:
-    """Exits with 2 if an option is not valid; large libraries are imported after this."""
-    try:
+    """Exits with 2 if an option is not valid."""
+    with checking():
         source = source_name(str(request.model))
         assert isinstance(source, SourceName)
         for name in given:
@@ -111,10 +89,7 @@ def _options(request: Request, given: Collection[str], explains: bool) -> Module
         check_quant(quant, delegate)
         out = request.out or _UNWRITTEN
         check_file(delegate, request.explain_json if explains else out, request.etrecord, None)
-        return ModuleOptions(source, out, quant, delegate, request.etrecord, request.group_size)
-    except (DelegateError, ExportError) as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
+    return ModuleOptions(source, out, quant, delegate, request.etrecord, request.group_size)
 
 
 def _show(result: "ModuleResult", etrecord: Path | None, seconds: float) -> None:
@@ -138,9 +113,7 @@ def _show(result: "ModuleResult", etrecord: Path | None, seconds: float) -> None
             click.echo(f"  {part.delegate}: nothing. {part.refused}")
         else:
             click.echo(f"  {part.delegate}: {sum(part.delegated.values())} operators")
-    for leftover in report.lines:
-        times = f"{leftover.count} x " if leftover.count > 1 else ""
-        click.echo(f"  kernels: {times}{leftover.operator} at {leftover.line}: {leftover.reason}")
+    show_kernels(report.lines)
     if result.quantized is not None:
         quality = result.quantized.quality
         click.echo(
@@ -158,10 +131,6 @@ def _show(result: "ModuleResult", etrecord: Path | None, seconds: float) -> None
     else:
         users = " and ".join(report.users)
         click.echo(f"checked: no; this machine has nothing that runs {users}")
-    click.echo(f"wrote {result.out}: {_bytes(result.size)} in {seconds:.0f} s")
+    click.echo(f"wrote {result.out}: {megabytes(result.size)} in {seconds:.0f} s")
     if etrecord is not None:
-        click.echo(f"wrote {etrecord}: {_bytes(etrecord.stat().st_size)}")
-
-
-def _bytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
+        click.echo(f"wrote {etrecord}: {megabytes(etrecord.stat().st_size)}")

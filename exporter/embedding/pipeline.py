@@ -25,21 +25,19 @@ from exporter.embedding.quantize import load_quantized, stored_scheme
 from exporter.embedding.settings import EmbeddingSettings, read_settings
 from exporter.embedding.text import TextReader, open_tokenizer
 from exporter.errors import ExportError
-from exporter.file.etrecord import name_program, save_etrecord, weights_crc32
-from exporter.file.pte import REPORT, TOKENIZER, encode_report, seal
+from exporter.file.pte import REPORT, TOKENIZER, encode_report
 from exporter.file.replacing import check_outputs, replacing
-from exporter.file.report import Report
+from exporter.file.report import NOT_RUN, Report
+from exporter.file.writing import seal_files, write_program
 from exporter.listener import SILENT, Listener
 from exporter.models.encoder import EmbeddingModel
 from exporter.models.encoder_spec import EmbeddingSpec, EncoderSpec
 from quant.scheme import Scheme
 
-LEAST_ROWS = (
-    512  # of a call, in which several short texts share the products, if the model has them
-)
+# Rows of a call, in which several short texts share the products, if the model has them.
+LEAST_ROWS = 512
 _DELEGATE = "cpu"
 _EXAMPLE = 3  # tokens: any number above 1
-NOT_RUN = "not run here"
 
 
 @dataclass(frozen=True)
@@ -112,11 +110,7 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
         )
         _require_whole(lowered)
         listener.stage("write")
-        with open(temporary, "wb") as file:
-            lowered.program.write_to_file(file)
-        if lowered.etrecord is not None and etrecord is not None:
-            save_etrecord(lowered.etrecord, etrecord)
-            report["etrecord"] = {"weights_crc32": weights_crc32(etrecord)}
+        write_program(lowered, report, temporary, etrecord)
         listener.stage("check")
         quality = _check(lowered, temporary, reference, texts)
         if quality is not None:
@@ -125,9 +119,7 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
             "delegation": lowered.report.to_dict(),
             "quality": {"checked": NOT_RUN} if quality is None else quality.to_dict(),
         }
-        fingerprint = seal(temporary, report)
-        if etrecord is not None:
-            name_program(etrecord, fingerprint)
+        seal_files(report, temporary, etrecord)
     size = options.out.stat().st_size
     parameters = report["model"]["parameters"]
     return EmbeddingResult(options.out, size, parameters, quality, lowered.report)

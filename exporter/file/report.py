@@ -9,6 +9,7 @@ from quant.report import QuantReport
 from quant.scheme import KEEP
 
 Report = dict[str, Any]  # for JSON
+NOT_RUN = "not run here"  # the file: nothing on this machine runs its delegate
 
 
 def constant_methods(plan: Plan) -> dict[str, object]:

@@ -11,7 +11,7 @@ from delegates import DelegationReport, get_delegates
 from delegates.module import check_takes_modules, load_module, lower_module
 from exporter.file.pte import REPORT, encode_report, replace_blob
 from exporter.file.replacing import check_outputs, replacing
-from exporter.file.report import Report
+from exporter.file.report import NOT_RUN, Report
 from exporter.file.writing import seal_files, write_program
 from exporter.listener import SILENT, Listener
 from exporter.module.agreement import ModuleAgreement, compare, hides_nan, references
@@ -24,7 +24,6 @@ from exporter.module.signature import Signature, signature_of
 from exporter.module.signature_blob import SIGNATURE, signature_blob
 from exporter.module.source import Made, make_module
 
-NOT_RUN = "not run here"  # the file: nothing on this machine runs its delegate
 _REASON_BYTES = 256  # that the signature may grow by for each input
 
 

@@ -23,6 +23,7 @@ from transformers import (
 )
 
 from devtools.profile import load_profile
+from exporter.catalogue.encoders import ENCODERS
 from exporter.checkpoint.encoder import open_encoder
 from exporter.commands.cli import main
 from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
@@ -30,6 +31,7 @@ from exporter.errors import ExportError
 from exporter.file.pte import read_report
 from exporter.models.encoder import EmbeddingModel
 from exporter.models.encoder_spec import EmbeddingSpec
+from exporter.models.encoders import FAMILIES, encoder_family
 from quant.scheme import Scheme
 from runtime import Embedder, RunnerError
 
@@ -260,3 +262,9 @@ def test_bad_use_of_an_embedder(float_pte: Path, cpp_build: Path, tmp_path: Path
     (tmp_path / "damaged.pte").write_bytes(damaged)
     with pytest.raises(RunnerError, match="is damaged in its thimble.embedding"):
         Embedder(tmp_path / "damaged.pte")
+
+
+def test_what_is_known_as_an_encoder_has_a_family() -> None:
+    families = [encoder_family({"model_type": name}) for name in ENCODERS]
+    assert [family and family.model_type for family in families] == list(ENCODERS)
+    assert set(FAMILIES) == set(ENCODERS)

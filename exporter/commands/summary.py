@@ -1,0 +1,37 @@
+"""What a command prints of the file that it wrote."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from exporter.command_line.interruption import say_from_now
+from exporter.command_line.streams import drop_standard_output
+
+if TYPE_CHECKING:
+    from delegates.report import Leftover
+
+
+def summarize(out: Path, show: Callable[[], None]) -> None:
+    """Prints the summary; if standard output cannot take it, the file stays, and a line says so."""
+    say_from_now(f"Interrupted; {out} was written.")
+    try:
+        show()
+    except OSError as error:
+        drop_standard_output()
+        click.echo(
+            f"{out} was written; the summary could not be printed ({error.strerror}).", err=True
+        )
+
+
+def show_kernels(lines: "Iterable[Leftover]") -> None:
+    """Prints the operators that no delegate runs, by source line."""
+    for left in lines:
+        times = f"{left.count} x " if left.count > 1 else ""
+        click.echo(f"  kernels: {times}{left.operator} at {left.line}: {left.reason}")
+
+
+def megabytes(size: int) -> str:
+    """Such as "4.2 MB", "0.9 kB"."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
