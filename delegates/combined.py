@@ -25,6 +25,7 @@ from delegates.report import (
     delegation_report,
     is_delegate_call,
     operators_inside,
+    share_of,
 )
 from delegates.to_executorch import Lowered, finish
 
@@ -184,4 +185,4 @@ def _calls(edge: "EdgeProgramManager") -> dict[str, Counter[str]]:
 def _part(name: str, edge: "EdgeProgramManager", before: Collection[str]) -> DelegateShare:
     """Returns what one delegate took: the calls that did not exist before."""
     new = [inside for module, inside in _calls(edge).items() if module not in before]
-    return DelegateShare(name, len(new), dict(sorted(sum(new, Counter[str]()).items())))
+    return share_of(name, new)

@@ -127,8 +127,8 @@ class Limits:
         advice = [export_with(lambda limits: features <= limits.supports and fits(limits))]
         if len({need.feature for need in lacking}) == 1:  # else it does not help alone
             advice.append(lacking[0].feature.advice)
-        said = ", or ".join(filter(None, advice)) or "no delegate takes this model"
-        raise DelegateError(f"{lacking[0].refusal(self.name)}: {said}.")
+        text = ", or ".join(filter(None, advice)) or "no delegate takes this model"
+        raise DelegateError(f"{lacking[0].refusal(self.name)}: {text}.")
 
     def check_weights(self, bits: int, max_seq_len: int) -> None:
         """Checks the request before any work begins.

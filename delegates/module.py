@@ -4,9 +4,9 @@ ExecuTorch's kernels compute the rest.
 A delegate that takes modules has `module_part(program)`, of which contract.py tells.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from delegates.report import (
     is_delegate_call,
     operator_name,
     operators_inside,
+    share_of,
 )
 from delegates.source_lines import UNKNOWN, line_of_trace, source_line
 from delegates.to_executorch import Lowered, finish
@@ -68,10 +69,11 @@ def lower_module(
         DelegateError: an operator is left that no kernel computes; the sentence has its line.
     """
     check_takes_modules(delegates)
+    takers: Mapping[str, Any] = delegates
     with ExitStack() as stack:
         parts = {
-            name: stack.enter_context(_part(delegate)(program))
-            for name, delegate in delegates.items()
+            name: stack.enter_context(delegate.module_part(program))
+            for name, delegate in takers.items()
         }
         try:
             edge = _partitioned(program, parts, with_etrecord)
@@ -85,12 +87,12 @@ def lower_module(
         for node, reason in part.reasons.items():
             reasons.setdefault(node, []).append(f"{name}: {reason}")
     report = delegation_report(
-        ",".join(parts), graph_module, {node: "; ".join(said) for node, said in reasons.items()}
+        ",".join(parts), graph_module, {node: "; ".join(texts) for node, texts in reasons.items()}
     )
     if len(parts) > 1:
         report = _with_shares(report, graph_module, parts)
     _check_convolutions(edge.exported_program())
-    for delegate in delegates.values():
+    for delegate in takers.values():
         if with_etrecord and hasattr(delegate, "add_source_map"):
             delegate.add_source_map(graph_module)
     _restore_ranges(edge.exported_program(), program.range_constraints)
@@ -110,10 +112,6 @@ def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: P
     return opened
 
 
-def _part(delegate: Any) -> Any:
-    return delegate.module_part
-
-
 def _partitioned(
     program: ExportedProgram, parts: Mapping[str, ModulePart], with_etrecord: bool
 ) -> "EdgeProgramManager":
@@ -123,7 +121,7 @@ def _partitioned(
     for part in parts.values():
         part.rewrite(exact)
     drop_checks(exact)
-    transforms = [each for part in parts.values() for each in part.transforms]
+    transforms = [one for part in parts.values() for one in part.transforms]
     with passes_in_place():
         return to_edge_transform_and_lower(
             exact,
@@ -137,10 +135,10 @@ def _partitioned(
 def _refusal(names: str, error: Exception) -> DelegateError:
     """Returns the sentence for an error of ExecuTorch's, with the module's line if it has one."""
     line = line_of_trace(str(error))
-    said = str(error.__cause__ or error).strip().partition("\n")[0].rstrip(".")
+    reason = str(error.__cause__ or error).strip().partition("\n")[0].rstrip(".")
     where = "" if line == UNKNOWN else f" ({line})"
     return DelegateError(
-        f"ExecuTorch cannot lower the module for {names}{where}: {said}; write that line in "
+        f"ExecuTorch cannot lower the module for {names}{where}: {reason}; write that line in "
         "another way, or use another --delegate."
     )
 
@@ -157,15 +155,9 @@ def _with_shares(
             for node in calls
             if getattr(graph_module, str(node.args[0].target)).backend_id == part.backend
         ]
-        taken = dict(sorted(sum(own, Counter[str]()).items()))
-        shares.append(
-            DelegateShare(name, len(own), taken)
-            if own
-            else DelegateShare(name, refused="It supports nothing that was left for it.")
-        )
-    return DelegationReport(
-        report.delegate, report.calls, report.delegated, report.left, tuple(shares), report.lines
-    )
+        nothing = DelegateShare(name, refused="It supports nothing that was left for it.")
+        shares.append(share_of(name, own) if own else nothing)
+    return replace(report, parts=tuple(shares))
 
 
 def _check_convolutions(program: ExportedProgram) -> None:

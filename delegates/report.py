@@ -1,7 +1,7 @@
 """Reports which delegate runs each node of a lowered program, or why none does."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
@@ -125,6 +125,11 @@ def delegation_report(
             for (operator, line, reason), count in lines.most_common(MOST_LINES)
         ),
     )
+
+
+def share_of(delegate: str, calls: Sequence[Counter[str]]) -> DelegateShare:
+    """Returns what a delegate took, of the operators inside each of its calls."""
+    return DelegateShare(delegate, len(calls), dict(sorted(sum(calls, Counter[str]()).items())))
 
 
 def is_delegate_call(node: Node) -> bool:

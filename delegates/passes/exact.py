@@ -30,7 +30,9 @@ def _layer_norm(
     wide = x.float() if x.dtype in _HALVES else x
     dims = list(range(-len(shape), 0))
     centered = wide - wide.mean(dims, keepdim=True)
-    weight, bias = (each if each is None else each.to(wide.dtype) for each in (weight, bias))
+    weight, bias = (
+        parameter if parameter is None else parameter.to(wide.dtype) for parameter in (weight, bias)
+    )
     normed = torch.native_layer_norm(centered, shape, weight, bias, eps)[0]
     return normed.to(x.dtype)
 
@@ -89,7 +91,7 @@ def _remainder(x: Any, y: Any) -> Tensor:
     type = torch.result_type(x, y)
     if type.is_floating_point or type.is_complex:
         return NotImplemented
-    x, y = (each.to(type) if isinstance(each, Tensor) else each for each in (x, y))
+    x, y = (operand.to(type) if isinstance(operand, Tensor) else operand for operand in (x, y))
     if not isinstance(x, Tensor):
         x = torch.full_like(y, x)
     rest = torch.fmod(x, y)

@@ -74,10 +74,12 @@ def _is_above_zero(value: Any) -> bool:
     name = operator_name(value) if hasattr(value.target, "_schema") else ""
     if name in _AS_INPUT | {"sqrt"}:
         return _is_above_zero(value.args[0])
-    numbers = [each for each in value.args if isinstance(each, int | float)]
+    numbers = [number for number in value.args if isinstance(number, int | float)]
     if name in ("clamp", "clamp_min"):
         return bool(numbers) and numbers[0] > 0
-    return name == "add" and any(each > 0 for each in numbers) and _is_never_below(value.args[0])
+    return (
+        name == "add" and any(number > 0 for number in numbers) and _is_never_below(value.args[0])
+    )
 
 
 def _is_never_below(value: Any) -> bool:

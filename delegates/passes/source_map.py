@@ -73,8 +73,8 @@ def _keep_write_handles(program: "ExecutorchProgramManager", method: str) -> int
         handle = value.meta.get("debug_handle") if isinstance(value, Node) else None
         # Emitting has replaced the handles of nodes that are instructions by these's numbers.
         is_item = isinstance(value, Node) and value.target is operator.getitem
-        found = handle if is_item or handle is None else known[method].get(handle)
-        known[method].setdefault(number, [] if found is None else found)
+        written = handle if is_item or handle is None else known[method].get(handle)
+        known[method].setdefault(number, [] if written is None else written)
     return len(writes)
 
 

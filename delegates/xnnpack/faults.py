@@ -62,7 +62,7 @@ def _steps_by_sizes(node: Node) -> bool:
     factors: Any = node.args[3] if len(node.args) > 3 else node.kwargs.get("scale_factors")
     if factors is None:
         return True
-    source, target = (_sizes(each) for each in (node.args[0], node))
+    source, target = (_sizes(side) for side in (node.args[0], node))
     return all(
         isinstance(size, int) and size * factor == made
         for size, made, factor in zip(source, target, factors, strict=True)

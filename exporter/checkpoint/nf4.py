@@ -62,13 +62,13 @@ class Nf4Weights:
         for name in stored:
             if not name.endswith(".weight") or weights.dtype(name) not in (torch.uint8, torch.int8):
                 continue
-            found = [f"{name}.{state}" for state in _STATES if f"{name}.{state}" in stored]
-            if not found:
+            names = [f"{name}.{state}" for state in _STATES if f"{name}.{state}" in stored]
+            if not names:
                 raise ExportError(
                     f"{path}: {name} has no {' or '.join(_STATES)} beside it; of bitsandbytes, "
                     "weights of 4 bits are read: use the original float checkpoint."
                 )
-            state = self._states[name] = self._state(name, found[0])
+            state = self._states[name] = self._state(name, names[0])
             for part in (*_PARTS, *_STATES):
                 self._shapes.pop(f"{name}.{part}", None)
             self._shapes[name] = state.shape

@@ -53,8 +53,8 @@ def _gptq(config: Mapping[str, Any]) -> PackingOf:
         rules.append((_compiled("dynamic", pattern), packing))
 
     def packing_of(module: str) -> Packing | None:
-        found = (packing for pattern, packing in rules if pattern.match(module))
-        return next(found, default)
+        matching = (packing for pattern, packing in rules if pattern.match(module))
+        return next(matching, default)
 
     return packing_of
 
@@ -104,8 +104,8 @@ def _compressed(config: Mapping[str, Any]) -> PackingOf:
     def packing_of(module: str) -> Packing | None:
         if module in named:
             return named[module]
-        found = (packing for pattern, packing in patterns if pattern.match(module))
-        return next(found, of_classes[0] if of_classes else None)
+        matching = (packing for pattern, packing in patterns if pattern.match(module))
+        return next(matching, of_classes[0] if of_classes else None)
 
     return packing_of
 

@@ -104,9 +104,9 @@ class GptqPacking:
         zeros = raised if self.lowered else as_stored
         if self.symmetric is False:
             return zeros
-        for found in (as_stored, raised):
-            if not found.any():
-                return found
+        for points in (as_stored, raised):
+            if not points.any():
+                return points
         if self.symmetric is None:
             return zeros
         wrong = int(zeros[zeros != 0][0]) + 2 ** (self.bits - 1)
@@ -224,8 +224,8 @@ def _awq_columns(words: Tensor) -> Tensor:
 
 def groups_of(columns: int, group_size: int) -> Tensor:
     """The group of each input (columns,)."""
-    each = columns if group_size == -1 else group_size
-    return torch.arange(columns) // each
+    size = columns if group_size == -1 else group_size
+    return torch.arange(columns) // size
 
 
 def _grid(

@@ -40,7 +40,9 @@ def held_out_sentences() -> list[str]:
     """Returns sentences of the package's encyclopedia."""
     text = (EMBEDDED / "encyclopedia.txt").read_text(encoding="utf-8")
     sentences = re.split(r"(?<=[.!?])\s+", " ".join(text.split()))
-    fitting = [each for each in sentences if _LEAST_WORDS <= len(each.split()) <= _MOST_WORDS]
+    fitting = [
+        sentence for sentence in sentences if _LEAST_WORDS <= len(sentence.split()) <= _MOST_WORDS
+    ]
     step = max(1, len(fitting) // SENTENCES)
     return fitting[::step][:SENTENCES]
 
@@ -51,8 +53,8 @@ def float_rows(model: torch.nn.Module, texts: Sequence[Sequence[int]]) -> Tensor
     rows: dict[int, Tensor] = {}
     for length in sorted({len(tokens) for tokens in texts}):  # without padding, which changes rows
         alike = [at for at, tokens in enumerate(texts) if len(tokens) == length]
-        found = model(torch.tensor([texts[at] for at in alike]))
-        rows |= dict(zip(alike, found, strict=True))
+        embedded = model(torch.tensor([texts[at] for at in alike]))
+        rows |= dict(zip(alike, embedded, strict=True))
     return torch.stack([rows[at] for at in range(len(texts))])
 
 
@@ -63,14 +65,14 @@ def compare(reference: Tensor, texts: Sequence[Sequence[int]], embed: Embed) -> 
         texts: their tokens.
         embed: the finished file.
     """
-    found = F.normalize(torch.stack([embed(tokens) for tokens in texts]), dim=-1)
-    wanted = F.normalize(reference, dim=-1)
-    cosines = (found * wanted).sum(-1)
+    embedded = F.normalize(torch.stack([embed(tokens) for tokens in texts]), dim=-1)
+    expected = F.normalize(reference, dim=-1)
+    cosines = (embedded * expected).sum(-1)
     return EmbeddingQuality(
         sentences=len(texts),
         cosine_worst=float(cosines.min()),
         cosine_mean=float(cosines.mean()),
-        error=float((found - wanted).abs().max()),
+        error=float((embedded - expected).abs().max()),
     )
 
 

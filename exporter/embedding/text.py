@@ -96,7 +96,7 @@ def open_tokenizer(
 
 def _template(library: tokenizers.Tokenizer) -> Template:
     """Returns the tokens around every text, from what becomes of some."""
-    found = set()
+    templates = set()
     for probe in _PROBES:
         own, all_tokens = _encode(library, probe), _encode(library, probe, special=True)
         starts = [
@@ -110,13 +110,13 @@ def _template(library: tokenizers.Tokenizer) -> Template:
                 "it may put tokens before and behind them."
             )
         end = starts[0] + len(own)
-        found.add(Template(tuple(all_tokens[: starts[0]]), tuple(all_tokens[end:])))
-    if len(found) > 1:
+        templates.add(Template(tuple(all_tokens[: starts[0]]), tuple(all_tokens[end:])))
+    if len(templates) > 1:
         raise TokenizerError(
             "the tokenizer's post_processor puts other tokens around other texts, which is not "
             "supported."
         )
-    return found.pop()
+    return templates.pop()
 
 
 def _encode(library: tokenizers.Tokenizer, text: str, special: bool = False) -> list[int]:

@@ -52,14 +52,14 @@ def references(run: Callable[..., Any], owner: nn.Module, sample: Sample) -> lis
     Raises:
         ExportError: the module fails; the sentence has its line.
     """
-    found = []
+    outputs = []
     with state_kept(owner):
         for inputs in sample.calls:
             try:
-                found.append([leaf.clone() for leaf in tree_leaves(inputs.call(run))])
+                outputs.append([leaf.clone() for leaf in tree_leaves(inputs.call(run))])
             except Exception as error:
                 raise failure(f"The module fails on {sample.title}", error) from error
-    return found
+    return outputs
 
 
 def compare(
@@ -79,7 +79,7 @@ def compare(
     for sample, results in zip(samples, expected, strict=True):
         if signature.state:
             run = open_file()
-        for inputs, wanted in zip(sample.calls, results, strict=True):
+        for inputs, expected_outputs in zip(sample.calls, results, strict=True):
             try:
                 got = run([leaf.contiguous() for leaf in inputs.leaves()])
             except RuntimeError as error:
@@ -88,7 +88,7 @@ def compare(
                     "was written: use another --delegate, or fix that size."
                 ) from error
             calls += 1
-            for spec, want, have in zip(signature.outputs, wanted, got, strict=True):
+            for spec, want, have in zip(signature.outputs, expected_outputs, got, strict=True):
                 far = difference(want, have)
                 allowed = QUANTIZED if quantized else _TOLERANCES.get(want.dtype, _FLOAT)
                 if not far <= allowed:

@@ -33,7 +33,7 @@ def layer_effects(
         held: measures the error.
     """
     ranges = _input_ranges(made, layers, calibration)
-    wanted = [_outputs(made, inputs) for inputs in held]
+    expected = [_outputs(made, inputs) for inputs in held]
     effects = []
     for name in layers:
         layer = made.module.get_submodule(name)
@@ -41,7 +41,7 @@ def layer_effects(
             got = [_outputs(made, inputs) for inputs in held]
         errors = [
             float((want - have).norm() / want.norm().clamp(min=1e-30))
-            for outputs, others in zip(wanted, got, strict=True)
+            for outputs, others in zip(expected, got, strict=True)
             for want, have in zip(outputs, others, strict=True)
         ]
         effects.append((name, max(errors, default=0.0)))

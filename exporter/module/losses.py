@@ -17,9 +17,9 @@ def nan_loss(program: ExportedProgram, input: str) -> str:
     reached = {input}
     for node in program.graph.nodes:
         if node.op != "call_function" or not hasattr(node.target, "_schema"):
-            reached |= {node.name for each in node.all_input_nodes if each.name in reached}
+            reached |= {node.name for source in node.all_input_nodes if source.name in reached}
             continue
-        if not any(each.name in reached for each in node.all_input_nodes):
+        if not any(source.name in reached for source in node.all_input_nodes):
             continue
         reached.add(node.name)
         name = operator_name(node)

@@ -113,7 +113,7 @@ def _reserved(signature: Signature) -> bytes:
 
 def _describe(options: ModuleOptions, made: Made, signature: Signature) -> Report:
     """Returns the report in the file."""
-    parameters = sum(each.numel() for each in made.module.parameters())
+    parameters = sum(one.numel() for one in made.module.parameters())
     return {
         "module": {
             "source": str(options.source),
@@ -125,11 +125,11 @@ def _describe(options: ModuleOptions, made: Made, signature: Signature) -> Repor
         "signature": {
             part: [
                 {
-                    "name": each.name,
-                    "type": each.type,
-                    "shape": f"({', '.join(map(str, each.sizes))})",
+                    "name": one.name,
+                    "type": one.type,
+                    "shape": f"({', '.join(map(str, one.sizes))})",
                 }
-                for each in specs
+                for one in specs
             ]
             for part, specs in (("inputs", signature.inputs), ("outputs", signature.outputs))
         },

@@ -37,8 +37,8 @@ def measure(
 ) -> ModuleQuality:
     """Compares calls: the outputs of each in float, and with integers."""
     cosines, answers, changed = [], 0, 0
-    for wanted, got in zip(floats, integers, strict=True):
-        for want, have in zip(wanted, got, strict=True):
+    for expected, got in zip(floats, integers, strict=True):
+        for want, have in zip(expected, got, strict=True):
             if not want.is_floating_point() or want.numel() < 2:
                 continue
             a, b = want.double().flatten().nan_to_num(), have.double().flatten().nan_to_num()

@@ -76,7 +76,7 @@ def quantize_made(
     ranked: list[tuple[str, float]] = []
     most = len(linears) // _MOST_LEFT
     while True:
-        found, run = _integers(made, quant, group_size, left, fitted, program)
+        integers, run = _integers(made, quant, group_size, left, fitted, program)
         quality = measure(floats, [_run(run, run, inputs) for inputs in held])
         if quality.is_good:
             break
@@ -98,7 +98,9 @@ def quantize_made(
         "quality": quality.to_dict(),
         "effects": [{"layer": name, "error": error} for name, error in ranked[:_MOST_NAMED]],
     }
-    return Quantized(found, run, report, quality, _note(quant, quality, kept, unsafe, ranked, made))
+    return Quantized(
+        integers, run, report, quality, _note(quant, quality, kept, unsafe, ranked, made)
+    )
 
 
 def _divided(given: Sequence[Inputs]) -> tuple[list[Inputs], list[Inputs]]:
@@ -106,7 +108,7 @@ def _divided(given: Sequence[Inputs]) -> tuple[list[Inputs], list[Inputs]]:
     if len(given) < _HELD_OUT:
         return list(given), list(given)
     held = given[_HELD_OUT - 1 :: _HELD_OUT]
-    return [each for index, each in enumerate(given) if (index + 1) % _HELD_OUT], list(held)
+    return [sample for index, sample in enumerate(given) if (index + 1) % _HELD_OUT], list(held)
 
 
 def _integers(
@@ -148,14 +150,14 @@ def _run(run: Any, owner: nn.Module, inputs: Inputs) -> list[Tensor]:
 def _may_read_nan(program: ExportedProgram, linears: Collection[str]) -> list[str]:
     """Returns the linears whose input may be NaN by the module's own doing: rounding to integers
     would make it a number."""
-    odd, found = odd_constants(program), []
+    odd, names = odd_constants(program), []
     for node in program.graph.find_nodes(op="call_function", target=_aten.linear.default):
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path = stack[-1][0] if stack else ""
-        name = next((each for each in linears if path.endswith(each)), None)
+        name = next((linear for linear in linears if path.endswith(linear)), None)
         if name is not None and may_be_nan(node.args[0], program, odd):
-            found.append(name)
-    return list(dict.fromkeys(found))
+            names.append(name)
+    return list(dict.fromkeys(names))
 
 
 def _note(
@@ -166,20 +168,22 @@ def _note(
     ranked: Sequence[tuple[str, float]],
     made: Made,
 ) -> str:
-    said = []
+    texts = []
     if not made.calibration:
-        said.append("Calibrated on the example alone; return calibration inputs for better ranges.")
+        texts.append(
+            "Calibrated on the example alone; return calibration inputs for better ranges."
+        )
     if unsafe:
-        said.append(f"In float, because their inputs may be NaN: {_listed(unsafe)}.")
+        texts.append(f"In float, because their inputs may be NaN: {_listed(unsafe)}.")
     if kept:
-        said.append(f"In float, because {quant} changes most there: {_listed(kept)}.")
+        texts.append(f"In float, because {quant} changes most there: {_listed(kept)}.")
     if quality.changed:
         worst = _listed([name for name, _ in ranked if name not in kept])
-        said.append(
+        texts.append(
             f"{quant} changes {quality.changed} of {quality.answers} answers (the largest number "
             f"of a row); these layers move it most: {worst}."
         )
-    return " ".join(said)
+    return " ".join(texts)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def _int4(name: str, weight: Tensor, group_size: int, inputs: list[Tensor]) -> Q
     type, (rows, columns) = int4(group_size), weight.shape
     if not inputs:  # nothing runs it: each number is as good as another
         inputs = [torch.eye(columns)]
-    tokens = sum(len(each) for each in inputs)
+    tokens = sum(len(tensor) for tensor in inputs)
     known = statistics(
         [IN_MEMORY.keep(inputs)], None, tokens, rows, type.padded(columns), _GPTQ, _total, HOST
     )
@@ -83,17 +83,17 @@ def _inputs_of(
     module: nn.Module, linears: dict[str, nn.Linear], calibration: Sequence[Inputs]
 ) -> dict[str, list[Tensor]]:
     """Returns rows (rows, in_features) that each linear reads, some of each call."""
-    found: dict[str, list[Tensor]] = {name: [] for name in linears}
+    collected: dict[str, list[Tensor]] = {name: [] for name in linears}
     most = max(1, _ROWS // max(len(calibration), 1))
 
     def note(name: str, x: Tensor) -> None:
         rows = x.reshape(-1, x.shape[-1])
-        found[name].append(rows[:: max(1, len(rows) // most)][:most].clone())
+        collected[name].append(rows[:: max(1, len(rows) // most)][:most].clone())
 
     with _noting(linears, note), state_kept(module):
         for inputs in calibration:
             inputs.call(module)
-    return found
+    return collected
 
 
 @contextmanager

@@ -31,11 +31,11 @@ def samples(made: Made, signature: Signature) -> list[Sample]:
     of each Dim, and calibration inputs."""
     generator = torch.Generator().manual_seed(0)
     leaves = made.inputs.leaves()
-    found = [("the example", leaves), ("other numbers", _others(leaves, generator))]
+    titled = [("the example", leaves), ("other numbers", _others(leaves, generator))]
     if any(leaf.dim() == 4 for leaf in leaves):
-        found.append(("channels-last strides", [_channels_last(leaf) for leaf in leaves]))
-    found += [(title, _others(resized, generator)) for title, resized in _ends(leaves, signature)]
-    calls = [(title, made.inputs.with_leaves(each)) for title, each in found]
+        titled.append(("channels-last strides", [_channels_last(leaf) for leaf in leaves]))
+    titled += [(title, _others(resized, generator)) for title, resized in _ends(leaves, signature)]
+    calls = [(title, made.inputs.with_leaves(tensors)) for title, tensors in titled]
     given = made.calibration[:MOST_CALIBRATION]
     calls += [(f"calibration[{index}]", inputs) for index, inputs in enumerate(given)]
     if not signature.state:
@@ -52,12 +52,12 @@ def samples(made: Made, signature: Signature) -> list[Sample]:
 def with_nans(made: Made, index: int) -> list[Inputs]:
     """Returns the example with a NaN in one input: in its first place, or in its middle."""
     count = made.inputs.leaves()[index].numel()
-    found = []
+    changed = []
     for place in dict.fromkeys((0, count // 2)):
         leaves = [leaf.clone() for leaf in made.inputs.leaves()]
         leaves[index].view(-1)[place] = float("nan")
-        found.append(made.inputs.with_leaves(leaves))
-    return found
+        changed.append(made.inputs.with_leaves(leaves))
+    return changed
 
 
 def _ends(leaves: list[Tensor], signature: Signature) -> Iterator[tuple[str, list[Tensor]]]:
@@ -72,8 +72,8 @@ def _ends(leaves: list[Tensor], signature: Signature) -> Iterator[tuple[str, lis
                 _resized(leaf, spec.sizes, symbol, value)
                 for leaf, spec in zip(leaves, signature.inputs, strict=True)
             ]
-            if all(each is not None for each in resized):
-                yield f"{symbol} = {value}", [each for each in resized if each is not None]
+            if all(tensor is not None for tensor in resized):
+                yield f"{symbol} = {value}", [tensor for tensor in resized if tensor is not None]
 
 
 def _resized(leaf: Tensor, sizes: tuple[Size, ...], symbol: str, value: int) -> Tensor | None:

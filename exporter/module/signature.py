@@ -130,7 +130,7 @@ def _size(size: Any, program: ExportedProgram, names: Mapping[Any, str]) -> Size
     if len(symbols) == 1:
         polynomial = expression.as_poly(symbols[0])
         if polynomial is not None and polynomial.degree() == 1:
-            factor, offset = (int(each) for each in polynomial.all_coeffs())
+            factor, offset = (int(coefficient) for coefficient in polynomial.all_coeffs())
             return Size(least, most, names.get(symbols[0], str(symbols[0])), factor, offset)
     return Size(least, most)
 
@@ -174,26 +174,26 @@ def _flat_dims(made: Made) -> list[dict[int, Any]]:
     if isinstance(given, Mapping):
         order = list(made.inputs.kwargs) if made.inputs.kwargs else list(given)
         given = [given.get(name) for name in order]
-    found: list[dict[int, Any]] = []
+    dims: list[dict[int, Any]] = []
 
     def walk(value: Any) -> None:
         if value is None:
-            found.append({})
+            dims.append({})
         elif isinstance(value, Mapping) and all(isinstance(key, int) for key in value):
-            found.append(dict(value))
+            dims.append(dict(value))
         elif isinstance(value, tuple | list):
-            if any(isinstance(each, Dim | int) for each in value):
-                found.append(dict(enumerate(value)))
+            if any(isinstance(item, Dim | int) for item in value):
+                dims.append(dict(enumerate(value)))
             else:
-                for each in value:
-                    walk(each)
+                for item in value:
+                    walk(item)
         elif isinstance(value, Mapping):
-            for each in value.values():
-                walk(each)
+            for item in value.values():
+                walk(item)
 
-    for each in given:
-        walk(each)
-    return found
+    for item in given:
+        walk(item)
+    return dims
 
 
 def _output_names(program: ExportedProgram, count: int) -> list[str]:

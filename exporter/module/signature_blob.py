@@ -24,9 +24,9 @@ def signature_blob(signature: Signature) -> bytes:
 
 def _method(builder: flatbuffers.Builder, signature: Signature) -> int:
     name = builder.CreateString(signature.name)
-    inputs = _vector(builder, [_tensor(builder, each) for each in signature.inputs])
-    outputs = _vector(builder, [_tensor(builder, each) for each in signature.outputs])
-    state = _vector(builder, [builder.CreateString(each) for each in signature.state])
+    inputs = _vector(builder, [_tensor(builder, spec) for spec in signature.inputs])
+    outputs = _vector(builder, [_tensor(builder, spec) for spec in signature.outputs])
+    state = _vector(builder, [builder.CreateString(spec) for spec in signature.state])
     builder.StartObject(4)
     for slot, offset in enumerate((name, inputs, outputs, state)):
         builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
@@ -35,7 +35,7 @@ def _method(builder: flatbuffers.Builder, signature: Signature) -> int:
 
 def _tensor(builder: flatbuffers.Builder, tensor: TensorSpec) -> int:
     name, type = builder.CreateString(tensor.name), builder.CreateString(tensor.type)
-    sizes = _vector(builder, [_size(builder, each) for each in tensor.sizes])
+    sizes = _vector(builder, [_size(builder, size) for size in tensor.sizes])
     hides_nan = builder.CreateString(tensor.hides_nan)
     builder.StartObject(4)
     for slot, offset in enumerate((name, type, sizes, hides_nan)):

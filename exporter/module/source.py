@@ -87,18 +87,18 @@ def make_module(source: SourceName) -> Made:
     module.eval().requires_grad_(False)
     inputs = _read_inputs(source, module, parts["inputs"], "inputs")
     calibration = [
-        _read_inputs(source, module, each, f"calibration[{index}]")
-        for index, each in enumerate(parts.get("calibration") or ())
+        _read_inputs(source, module, sample, f"calibration[{index}]")
+        for index, sample in enumerate(parts.get("calibration") or ())
     ]
     return Made(module, inputs, parts.get("dynamic_shapes"), calibration)
 
 
 def failure(what: str, error: BaseException) -> ExportError:
     """Returns the sentence for an error that the user's code raised, with the user's line."""
-    said = next(iter(str(error).strip().splitlines()), "") or "no message"
+    message = next(iter(str(error).strip().splitlines()), "") or "no message"
     line = user_line(error)
     where = f" at {line}" if line else ""
-    return ExportError(f"{what}{where}: {type(error).__name__}: {said.rstrip('.')}.")
+    return ExportError(f"{what}{where}: {type(error).__name__}: {message.rstrip('.')}.")
 
 
 def user_line(error: BaseException) -> str | None:

@@ -27,15 +27,15 @@ def source_name(text: str) -> SourceName | None:
     Raises:
         ExportError: it has, but the function's name is not one.
     """
-    found = _NAME.fullmatch(text)
-    if found is None:
+    match = _NAME.fullmatch(text)
+    if match is None:
         return None
-    if not found[2].isidentifier():
+    if not match[2].isidentifier():
         raise ExportError(
-            f"{found[2]!r} in {text} is not the name of a function; write it as in "
-            f"{Path(found[1]).name}:make."
+            f"{match[2]!r} in {text} is not the name of a function; write it as in "
+            f"{Path(match[1]).name}:make."
         )
-    return SourceName(Path(found[1]), found[2])
+    return SourceName(Path(match[1]), match[2])
 
 
 def check_quant(name: str, delegate: str) -> None:

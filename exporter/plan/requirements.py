@@ -62,7 +62,7 @@ def _other_steps(spec: DecoderSpec) -> list[str]:
     """What a decoder computes that Llama does not, by what is multiplied, normalized or gated."""
     mlps = [layer.feed_forward for layer in spec.layers if isinstance(layer.feed_forward, MlpSpec)]
     activations = sorted({mlp.activation for mlp in mlps} - {"silu"})
-    found = {
+    steps = {
         "a factor on the embedding": spec.embedding_scale is not None,
         "a soft cap of the logits": spec.logit_soft_cap is not None,
         "LayerNorm": spec.norm != "rms",
@@ -81,7 +81,7 @@ def _other_steps(spec: DecoderSpec) -> list[str]:
         ),
         "attention with a gate": any(mixer.gate is not None for mixer in spec.attentions),
     }
-    return [step for step, is_there in found.items() if is_there]
+    return [step for step, is_there in steps.items() if is_there]
 
 
 def _needs_of_mixer(mixer: Mixer) -> list[Need]:

@@ -148,7 +148,7 @@ def other_bytes(plan: Plan) -> int:
     # Two pieces, the graph and what the delegate reads, however these bytes are divided.
     tensors = [sum(1 for _ in layer.parameters()) for layer in layers_of(model)]
     layers = sum(min(stored.layer_bytes, stored.tensor_bytes * count) for count in tensors)
-    pairs = sum(_PAIR * len(each.pairs) for each in plan.checkpoint.adapters)
+    pairs = sum(_PAIR * len(one.pairs) for one in plan.checkpoint.adapters)
     program = filled(stored.graph_bytes + layers + pairs) + stored.alignment
     row = sum(table.head_dim for table in config.rotary_tables)
     rotary = stored.rotary_numbers * plan.max_context_len * row * stored.float_bytes

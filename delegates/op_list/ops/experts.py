@@ -114,7 +114,7 @@ def match_experts(node: Node, values: Values) -> Experts | Refused:
     count = len(weights) // 3
     ups = [at for at in range(len(weights)) if at % 3 < 2]
     downs = range(2, len(weights), 3)
-    each = biases or [None] * len(weights)
+    of_experts = biases or [None] * len(weights)
     return Experts(
         output=values.rows(node),
         nodes=[node],
@@ -122,8 +122,8 @@ def match_experts(node: Node, values: Values) -> Experts | Refused:
         scores=values.rows(scores),
         up=Matrix(tuple(sources[at] for at in ups), interleaved=True, experts=count),
         down=Matrix(tuple(sources[at] for at in downs), experts=count),
-        up_biases=tuple(each[at] for at in ups),
-        down_biases=tuple(each[at] for at in downs),
+        up_biases=tuple(of_experts[at] for at in ups),
+        down_biases=tuple(of_experts[at] for at in downs),
         chosen=chosen,
         normalized=normalized,
         activation=_ACTIVATIONS[name],

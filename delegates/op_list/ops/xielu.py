@@ -68,8 +68,8 @@ def _negative_of(node: Node, values: Values, function: str) -> tuple[Node, list[
     """Returns what a function is given the negative of, and the nodes that do it."""
     if operator_name(node) != function:
         return None
-    found = scaled(args_of(node)[0], values)
-    return None if found is None or found[1] != -1 else (found[0], [*found[2], node])
+    multiple = scaled(args_of(node)[0], values)
+    return None if multiple is None or multiple[1] != -1 else (multiple[0], [*multiple[2], node])
 
 
 MATCHERS: Matchers = {"aten::add": (match_xielu,)}

@@ -22,8 +22,8 @@ _DEFAULTS = {
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
     plain = mlp(fields, flag(fields, "mlp_bias"), gated=False)
-    found = llama.spec(fields)
-    return replace(found, layers=tuple(replace(x, feed_forward=plain) for x in found.layers))
+    base = llama.spec(fields)
+    return replace(base, layers=tuple(replace(x, feed_forward=plain) for x in base.layers))
 
 
 FAMILY = Family("arcee", spec)

@@ -43,22 +43,22 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
             return qwen2_moe.stored(spec, name)
         return qwen3_5_text.stored(spec, name)
     rule = next(layer.mixer for layer in spec.layers if isinstance(layer.mixer, DeltaSpec))
-    each = rule.num_value_heads // rule.num_key_heads
+    heads = rule.num_value_heads // rule.num_key_heads
     part, _, end = rest.partition(".")
     if part in ("a", "b"):
-        sizes, wanted = [each, each], [0 if part == "b" else 1]
+        sizes, places = [heads, heads], [0 if part == "b" else 1]
         fused = f"{block}.linear_attn.in_proj_ba.{end}"
     else:
-        values = each * rule.value_head_dim
+        values = heads * rule.value_head_dim
         sizes = [rule.key_head_dim, rule.key_head_dim, values, values]
-        wanted = [3] if part == "z" else [0, 1, 2]
+        places = [3] if part == "z" else [0, 1, 2]
         fused = f"{block}.linear_attn.in_proj_qkvz.{end}"
-    return Stored((fused,), lambda rows: _parts(rows, sizes, wanted))
+    return Stored((fused,), lambda rows: _parts(rows, sizes, places))
 
 
-def _parts(rows: Tensor, sizes: list[int], wanted: list[int]) -> Tensor:
+def _parts(rows: Tensor, sizes: list[int], places: list[int]) -> Tensor:
     heads = rows.unflatten(0, (-1, sum(sizes))).split(sizes, dim=1)
-    return torch.cat([heads[part].flatten(0, 1) for part in wanted])
+    return torch.cat([heads[part].flatten(0, 1) for part in places])
 
 
 FAMILY = Family("qwen3_next", spec, stored)
