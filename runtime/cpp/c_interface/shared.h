@@ -126,6 +126,16 @@ inline Status start_recording(Recorder& recorder, int64_t max_calls, int64_t max
   return recorder.start(bounds);
 }
 
+/// Ends the recording and writes it, to a path that is not the model's own file.
+inline Status stop_recording(Recorder& recorder, const PteFile& file, const char* path,
+                             thimble_recording* recording) {
+  const Status allowed = file.check_output(path);
+  if (!allowed.ok()) return allowed;
+  const auto recorded = recorder.stop(path);
+  if (recorded.ok()) *recording = {recorded->calls, recorded->dropped_calls};
+  return recorded.status();
+}
+
 /// Those that null stands for.
 inline constexpr thimble_options kDefaultOptions = {0, 0.0f, 0, 1.0f, 0.0f, 0};
 

@@ -298,11 +298,7 @@ int thimble_stop_recording(thimble_runner* runner, const char* path, thimble_rec
         given({{"runner", runner}, {"path", path}, {"recording", recording}});
     if (!right.ok()) return right;
     const thimble::Model& model = runner->runner->model();
-    const thimble::Status allowed = model.file().check_output(path);
-    if (!allowed.ok()) return allowed;
-    const auto recorded = model.program().recorder().stop(path);
-    if (recorded.ok()) *recording = {recorded->calls, recorded->dropped_calls};
-    return recorded.status();
+    return thimble::stop_recording(model.program().recorder(), model.file(), path, recording);
   });
 }
 

@@ -148,11 +148,8 @@ int thimble_program_stop_recording(thimble_program* program, const char* path,
   return run_guarded(error, error_size, [&]() -> Status {
     const Status right = given({{"program", program}, {"path", path}, {"recording", recording}});
     if (!right.ok()) return right;
-    const Status allowed = program->program->file().check_output(path);
-    if (!allowed.ok()) return allowed;
-    const auto recorded = program->program->recorder().stop(path);
-    if (recorded.ok()) *recording = {recorded->calls, recorded->dropped_calls};
-    return recorded.status();
+    return thimble::stop_recording(program->program->recorder(), program->program->file(), path,
+                                   recording);
   });
 }
 
