@@ -4,7 +4,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 from runtime.binding.c_arguments import text_of
 from runtime.binding.library import ERROR_SIZE, open_library
@@ -51,12 +50,7 @@ class WatchedProgram:
     def __enter__(self) -> "WatchedProgram":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._library.thimble_watch_free(self._handle)
         self._handle = None
 

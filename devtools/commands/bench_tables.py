@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -45,12 +44,7 @@ class Display:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._bar.stop()

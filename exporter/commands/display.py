@@ -2,7 +2,6 @@
 during a long stage."""
 
 import time
-from types import TracebackType
 from typing import TextIO
 
 from rich.console import Console
@@ -58,14 +57,9 @@ class Display:
             self._lines.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self._console.is_terminal:
-            self._lines.__exit__(kind, error, trace)
+            self._lines.__exit__()
         if kind is None:
             self._say_early()
             self._finish_stage()
