@@ -22,6 +22,16 @@ class Reader(Protocol):
         """Ends the answer; returns the rest."""
 
 
+class PlainReader:
+    """Reads what is text alone."""
+
+    def push(self, piece: str) -> list[Event]:
+        return [Text(piece)] if piece else []
+
+    def finish(self) -> list[Event]:
+        return []
+
+
 def beginning_at_end(text: str, markers: Sequence[str]) -> int:
     """Returns how many of a growing text's last characters may be the beginning of a marker."""
     longest = max(map(len, markers), default=0) - 1

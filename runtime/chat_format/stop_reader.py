@@ -15,10 +15,12 @@ class StopReader:
 
     Attributes:
         stopped: whether one is complete; what follows is not passed on.
+        found: that text.
     """
 
     def __init__(self, reader: Reader, texts: Sequence[str]) -> None:
         self.stopped = False
+        self.found: str | None = None
         self._reader = reader
         self._texts = texts
         self._held = ""  # the content's end, which may be the beginning of one
@@ -50,9 +52,9 @@ class StopReader:
 
     def _text(self, text: str) -> list[Event]:
         held = self._held + text
-        ends = [(at + len(t), -len(t)) for t in self._texts if (at := held.find(t)) >= 0]
+        ends = [(at + len(t), -len(t), t) for t in self._texts if (at := held.find(t)) >= 0]
         if ends:
-            end, length = min(ends)
+            end, length, self.found = min(ends)
             self.stopped = True
             decided = end + length
         else:

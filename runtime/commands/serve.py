@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
+from exporter.command_line.version import version
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.embedder import Embedder
@@ -51,13 +52,14 @@ class Request:
     origins: tuple[str, ...]
     hosts: tuple[str, ...]
     schema_unsupported: str
+    strict_fields: bool
 
 
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers send it
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are theirs to close
 
 
-@click.command(short_help="Serve a model with OpenAI's HTTP interface.")
+@click.command(short_help="Serve a model over HTTP.")
 @click.argument("model", type=FilledPath("name a .pte file", dir_okay=False))
 @click.option(
     "--host",
@@ -165,13 +167,20 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     help="What is not supported of a client's schema is an error, or left out and told in "
     "schema_left_out.",
 )
+@click.option(
+    "--strict-fields",
+    is_flag=True,
+    help="Refuse requests with fields that the server does not know. Default: those alone that "
+    "would change the answer.",
+)
 @takes(Request)
 def serve(request: Request) -> None:
-    """Serve a model with OpenAI's HTTP interface.
+    """Serve a model over HTTP, with the interfaces that clients know.
 
-    The paths are /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics, and / is a
-    page to chat with; of a model of embeddings, /v1/embeddings in place of those that answer. The
-    model must be exported with --delegate cpu.
+    The paths are OpenAI's (/v1/chat/completions, /v1/completions, /v1/responses, /v1/models),
+    Anthropic's (/v1/messages), Ollama's (below /api), llama.cpp's (/tokenize, /detokenize, /props),
+    /health and /metrics, and / is a page to chat with; of a model of embeddings, /v1/embeddings in
+    place of those that answer. The model must be exported with --delegate cpu.
     """
     try:
         from runtime.server.app import make_app
@@ -223,6 +232,10 @@ def serve(request: Request) -> None:
         request.origins,
         hosts=(request.host, *request.hosts) if local or request.hosts else None,
         relax=request.schema_unsupported == "relax",
+        strict_fields=request.strict_fields,
+        report=(report := _report(request.model)),
+        file_size=request.model.stat().st_size,
+        version=version("thimble"),
     )
     options = ModelOptions(
         request.model,
@@ -234,7 +247,7 @@ def serve(request: Request) -> None:
         request.waiting,
     )
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
-    if _embeds(request.model):
+    if report.get("model", {}).get("task") == "embedding":
         _require_no_option_of_answers(request)
         click.echo(f"loading {settings.model} ...", err=True)
         try:
@@ -249,15 +262,15 @@ def serve(request: Request) -> None:
     )
 
 
-def _embeds(model: Path) -> bool:
-    """Whether a file is a model of embeddings, by its report."""
+def _report(model: Path) -> dict[str, Any]:
+    """What a file says of its model; nothing, if it cannot be read: the load says why."""
     from exporter.errors import ExportError
     from exporter.file.pte import read_report
 
     try:
-        return read_report(model)["model"].get("task") == "embedding"
-    except (ExportError, KeyError):
-        return False  # the load says what is wrong with it
+        return read_report(model)
+    except ExportError:
+        return {}
 
 
 def _require_no_option_of_answers(request: Request) -> None:

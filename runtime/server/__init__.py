@@ -1,1 +1,1 @@
-"""A server with OpenAI's HTTP interface for one model."""
+"""A server for one model, with the HTTP interfaces that clients know."""

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions."""
+"""A conversation in OpenAI's form, and its answers."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from runtime.chat_format.reader import Reader
 from runtime.chat_format.stop_reader import StopReader
 from runtime.chat_format.template import ChatTemplate
 from runtime.server.errors import HttpError
+from runtime.server.interface import OPENAI
 from runtime.server.model import Answer
 from runtime.server.replies import ChatChoice, Reply, chat_logprobs, usage
 from runtime.server.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, NamedTool
@@ -125,12 +126,16 @@ class ChatAnswers:
                 [], usage((answer.stats for answer in answers), self._request.n or 1)
             )
 
+    def failed(self, error: HttpError) -> dict[str, Any]:
+        return error.body()
+
     def _left_out(self, answer: Answer) -> dict[str, Any]:
         """What was left out of the request's schemas, if anything was."""
         sentences = answer.stats.get("left_out")
         if not sentences:
             return {}
-        return {"schema_left_out": [explained(self._prompts[0], what) for what in sentences]}
+        explain = self._prompts[0].explained
+        return {"schema_left_out": [explain(s, OPENAI.answer_field) for s in sentences]}
 
     def _read(self, index: int, more: Any) -> list[Event]:
         if more is None:
@@ -150,11 +155,6 @@ class ChatAnswers:
             logprobs, choice.logprobs = {"content": choice.logprobs, "refusal": None}, []
         found = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
         return self._reply.chunk([found])
-
-
-def explained(prompt: Prompt, reason: str) -> str:
-    """Returns a sentence about the grammar of a prompt in terms of the request's fields."""
-    return prompt.explained(reason, "response_format.json_schema.schema")
 
 
 def chat_readers(request: ChatRequest, prompts: Sequence[Prompt]) -> list[Reader]:

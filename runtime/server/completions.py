@@ -74,6 +74,9 @@ class CompletionAnswers:
         if options is not None and options.include_usage:
             yield self._reply.chunk([], self._usage(answers))
 
+    def failed(self, error: HttpError) -> dict[str, Any]:
+        return error.body()
+
     @property
     def _hides_answers(self) -> bool:
         """Whether the one token that the engine makes at least is not asked for."""

@@ -12,21 +12,19 @@ from pydantic import Field
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from runtime.embedder import Embedder
-from runtime.server.gate import Gate, application
+from runtime.server.gate import Gate, application, both_routes
 from runtime.server.metrics import Metrics
-from runtime.server.requests import Ignored
+from runtime.server.requests import NamesModel
 from runtime.server.settings import ServerSettings
 
 _MOST_TEXTS = 2048  # of a request, as OpenAI has it
 
 
-class EmbeddingRequest(Ignored):
+class EmbeddingRequest(NamesModel):
     """Texts to embed."""
 
-    model: str = Field(description="as GET /v1/models lists it")
     input: str | Annotated[list[str], Field(min_length=1, max_length=_MOST_TEXTS)]
     encoding_format: Literal["float", "base64"] | None = None
     prompt_name: str | None = Field(None, description="not OpenAI's")
@@ -47,9 +45,9 @@ def make_embedding_app(embedder: Embedder, settings: ServerSettings) -> Starlett
 
     routes = [
         *server.gate.routes(),
-        Route("/v1/embeddings", server.embeddings, methods=["POST"]),
+        *both_routes("/embeddings", server.embeddings),
     ]
-    return application(routes, settings, lifespan)
+    return application(routes, settings, server.metrics, lifespan)
 
 
 class _Server:
@@ -57,7 +55,8 @@ class _Server:
         self._embedder = embedder
         self._settings = settings
         self._running = 0
-        self.gate = Gate(settings, Metrics(lambda: self._running, lambda: 0), lambda: True)
+        self.metrics = Metrics(lambda: self._running, lambda: 0)
+        self.gate = Gate(settings, self.metrics, lambda: True)
 
     async def embeddings(self, request: Request) -> Response:
         async def work() -> Response:
@@ -69,7 +68,7 @@ class _Server:
                 self._running -= 1
             return JSONResponse(self._answer(found.rows, found.tokens, body.encoding_format))
 
-        return await self.gate.counted(request, work)
+        return await self.gate.guarded(request, work)
 
     def _answer(
         self, rows: "NDArray[np.float32]", tokens: int, encoding: str | None

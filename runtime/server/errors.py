@@ -1,7 +1,7 @@
 """Errors as OpenAI's clients read them: a status and one sentence."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,7 +16,7 @@ _MUST_BE = {
     "less_than_equal": "at most {le}",
     "less_than": "less than {lt}",
     "literal_error": "{expected}",
-    "union_tag_invalid": "of the type {expected_tags}",
+    "union_tag_invalid": "of the type {expected_tags}, not '{tag}'",
     "union_tag_not_found": "an object with a type",
     "string_type": "a string",
     "int_type": "a whole number",
@@ -44,12 +44,19 @@ class HttpError(Exception):
         status: of HTTP.
         param: the field that is wrong, if it is one.
         code: a word for programs, if there is one.
+        retry_after: seconds after which the request may be possible.
     """
 
     def __init__(
-        self, status: int, message: str, param: str | None = None, code: str | None = None
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
+        self.retry_after = retry_after
         self.status, self.message, self.param, self.code = status, message, param, code
 
     def body(self) -> dict[str, Any]:
@@ -63,11 +70,18 @@ class HttpError(Exception):
             }
         }
 
-    def response(self) -> JSONResponse:
-        headers = {"Retry-After": "1"} if self.status in (429, 503) else {}
+    def response(
+        self, shape: "Callable[[HttpError], dict[str, Any]] | None" = None
+    ) -> JSONResponse:
+        """
+        Args:
+            shape: how an interface's clients read errors; None: as OpenAI's do.
+        """
+        headers = {"Retry-After": str(self.retry_after or 1)} if self.status in (429, 503) else {}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
-        return JSONResponse(self.body(), self.status, headers)
+        body = self.body() if shape is None else shape(self)
+        return JSONResponse(body, self.status, headers)
 
 
 def not_valid(error: ValidationError) -> HttpError:

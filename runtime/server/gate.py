@@ -5,7 +5,7 @@ import hmac
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -19,31 +19,27 @@ from starlette.types import Lifespan
 
 from runtime.errors import RunnerError
 from runtime.server.errors import HttpError, not_valid
+from runtime.server.fields import UnknownFields
 from runtime.server.hosts import HostCheck
+from runtime.server.interface import OLLAMA, OPENAI, Interface
 from runtime.server.metrics import Metrics
 from runtime.server.model import BusyError, ModelError
+from runtime.server.request_log import BROKEN_OFF, RequestLog
+from runtime.server.requests import Fields, NamesModel
 from runtime.server.settings import ServerSettings
 
 _LOG = logging.getLogger("uvicorn.error")
 
 
-class NamesModel(Protocol):
-    """The body of a request, which pydantic checks."""
-
-    model: str
-
-    @classmethod
-    def model_validate(cls, value: Any) -> Any: ...
-
-
-_Body = TypeVar("_Body", bound=NamesModel)
+_LONGEST_HEADER = 1000  # characters
+_Body = TypeVar("_Body", bound=Fields)
 
 
 def application(
-    routes: list[Route], settings: ServerSettings, lifespan: Lifespan[Starlette]
+    routes: list[Route], settings: ServerSettings, metrics: Metrics, lifespan: Lifespan[Starlette]
 ) -> Starlette:
     """Returns an application of some routes, which answers errors as OpenAI's clients read them."""
-    middleware = []
+    middleware = [Middleware(RequestLog, routes=routes, count=metrics.request)]
     if settings.hosts is not None:
         middleware.append(Middleware(HostCheck, names=settings.hosts))
     if settings.origins:
@@ -51,8 +47,9 @@ def application(
             Middleware(
                 CORSMiddleware,
                 allow_origins=list(settings.origins),
-                allow_methods=["GET", "POST"],
+                allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["*"],
+                expose_headers=["X-Request-Id", "X-Ignored-Fields", "Retry-After"],
             )
         )
     handlers: dict[Any, Any] = {
@@ -69,9 +66,17 @@ def _not_served(request: Request, error: HTTPException) -> Response:
         404: f"there is nothing at {request.url.path}",
         405: f"{request.url.path} does not take {request.method}",
     }.get(error.status_code, error.detail)
-    response = HttpError(error.status_code, reason).response()
+    interface = OLLAMA if request.url.path.startswith("/api/") else OPENAI
+    response = HttpError(error.status_code, reason).response(interface.error)
     response.headers.update(error.headers or {})
     return response
+
+
+def both_routes(
+    path: str, endpoint: Callable[[Request], Awaitable[Response]], method: str = "POST"
+) -> list[Route]:
+    """Returns the routes of a path below /v1, which clients may leave out."""
+    return [Route(prefix + path, endpoint, methods=[method]) for prefix in ("/v1", "")]
 
 
 class Gate:
@@ -86,6 +91,7 @@ class Gate:
         self._settings = settings
         self._metrics = metrics
         self._is_ready = is_ready
+        self._unknown = UnknownFields(settings.strict_fields)
 
     def routes(self) -> list[Route]:
         """Returns the paths that every server has."""
@@ -93,8 +99,8 @@ class Gate:
             Route("/favicon.ico", lambda _request: Response(status_code=204)),
             Route("/health", self.health),
             Route("/metrics", self.metrics_text),
-            Route("/v1/models", self.models),
-            Route("/v1/models/{name:path}", self.one_model),
+            *both_routes("/models", self.models, "GET"),
+            *both_routes("/models/{name:path}", self.one_model, "GET"),
         ]
 
     async def health(self, _request: Request) -> Response:
@@ -114,21 +120,29 @@ class Gate:
         self.check_model(request.path_params["name"])
         return JSONResponse(self._model_object())
 
-    async def counted(self, request: Request, work: Callable[[], Awaitable[Response]]) -> Response:
-        """Does the work of a request; turns what can fail into an error, and counts it."""
+    async def guarded(
+        self,
+        request: Request,
+        work: Callable[[], Awaitable[Response]],
+        interface: Interface = OPENAI,
+    ) -> Response:
+        """Does the work of a request whose key is right; turns what can fail into an error."""
         try:
             self.check_key(request)
             response = await work()
         except HttpError as error:
-            response = error.response()
+            response = error.response(interface.error)
         except (RunnerError, TimeoutError) as error:
-            response = self.failure(error).response()
+            response = self.failure(error).response(interface.error)
         except ClientDisconnect:
-            response = Response(status_code=499)
+            response = Response(status_code=BROKEN_OFF)
         except Exception:
             _LOG.exception("a request failed")
-            response = HttpError(500, "the server failed: its log tells why").response()
-        self._metrics.requests.labels(request.url.path, response.status_code).inc()
+            failure = HttpError(500, "the server failed: its log tells why")
+            response = failure.response(interface.error)
+        ignored = getattr(request.state, "ignored", None)
+        if ignored is not None:
+            response.headers["X-Ignored-Fields"] = ignored
         return response
 
     def failure(self, error: Exception) -> HttpError:
@@ -138,11 +152,17 @@ class Gate:
                 504, f"the answer took longer than {seconds:g} seconds", code="timeout"
             )
         if isinstance(error, BusyError):
-            return HttpError(503, str(error), code="busy")
+            status = 503 if error.retry_after is None else 429
+            return HttpError(status, str(error), code="busy", retry_after=error.retry_after)
         if isinstance(error, ModelError):
             return HttpError(500, str(error))
-        code = "context_length_exceeded" if "context" in str(error) else None
-        return HttpError(400, str(error), code=code)
+        if "context" not in str(error):
+            return HttpError(400, str(error))
+        reason, report = str(error), self._settings.report
+        if report:  # by these words clients know it
+            most = report["model"]["max_context_len"]
+            reason = f"This model's maximum context length is {most} tokens. However, {reason}"
+        return HttpError(400, reason, code="context_length_exceeded")
 
     async def body(self, request: Request, kind: type[_Body]) -> _Body:
         media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -173,11 +193,16 @@ class Gate:
             raise HttpError(400, "the body is nested too deeply") from None
         except ValueError as error:
             raise HttpError(400, f"the body is not JSON: {error}") from None
-        self.check_model(body.model)
+        names = self._unknown.take(body)
+        if names:
+            request.state.ignored = ", ".join(names)[:_LONGEST_HEADER]
+        if isinstance(body, NamesModel):
+            self.check_model(body.model)
         return body
 
     def check_model(self, name: str) -> None:
-        if name != self._settings.model:
+        # Ollama's clients name a version, by default the latest.
+        if self._settings.model not in (name, name.removesuffix(":latest")):
             raise HttpError(
                 404,
                 f"there is no model {name!r}: this server has {self._settings.model!r}",
@@ -190,11 +215,13 @@ class Gate:
         if key is None:
             return
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(shown.strip().encode(), key.encode())
-        if scheme.lower() != "bearer" or not right:
+        if scheme.lower() != "bearer":
+            shown = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
+        if not hmac.compare_digest(shown.strip().encode(), key.encode()):
             raise HttpError(
                 401,
-                "the API key is missing or wrong: send Authorization: Bearer KEY",
+                "the API key is missing or wrong: send Authorization: Bearer KEY, or x-api-key: "
+                "KEY",
                 code="invalid_api_key",
             )
 

@@ -18,7 +18,7 @@ class Metrics:
 
     def __init__(self, running: Callable[[], float], restarts: Callable[[], float]) -> None:
         self._registry = registry = CollectorRegistry()
-        self.requests = Counter(
+        self._requests = Counter(
             "thimble_requests",
             "Requests by path and status.",
             ["path", "status"],
@@ -47,6 +47,10 @@ class Metrics:
             ("model_restarts", "How often the model's process was started again.", restarts),
         ):
             Gauge(f"thimble_{name}", what, registry=registry).set_function(value)
+
+    def request(self, path: str, status: int) -> None:
+        """Adds a request that has ended."""
+        self._requests.labels(path, status).inc()
 
     def answered(self, stats: dict[str, Any]) -> None:
         """Adds an answer by its statistics."""

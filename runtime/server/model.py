@@ -16,6 +16,9 @@ from runtime.errors import RunnerError
 from runtime.server.model_process import (
     Accepted,
     Cancel,
+    Coded,
+    Decode,
+    Encode,
     Ended,
     ModelOptions,
     More,
@@ -24,9 +27,11 @@ from runtime.server.model_process import (
     Submit,
     run_model,
 )
+from runtime.server.pace import Pace
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _LOG = logging.getLogger("uvicorn.error")
+_Command = Submit | Cancel | Encode | Decode | None
 _RESTART_S = (0.1, 1.0, 5.0, 30.0)  # before the first, second ... restart in a row
 
 
@@ -35,7 +40,16 @@ class RequestError(RunnerError):
 
 
 class BusyError(RunnerError):
-    """The model has no place for another request now."""
+    """The model has no place for another request now.
+
+    Attributes:
+        retry_after: seconds in which those that are waiting are answered; None: the model is being
+            loaded.
+    """
+
+    def __init__(self, reason: str, retry_after: int | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
 
 
 class ModelError(RunnerError):
@@ -116,6 +130,8 @@ class Model:
         self._options = options
         self._numbers = count(1)
         self._answers: dict[int, Answer] = {}
+        self._pace = Pace()
+        self._codings: dict[int, asyncio.Future[list[Any]]] = {}
         self._connection: Connection | None = None
         self._sender = ThreadPoolExecutor(1)
         self._process: Any = None
@@ -130,6 +146,11 @@ class Model:
     def places(self) -> int:
         """The most requests at work or waiting."""
         return self._options.sequences + self._options.waiting
+
+    @property
+    def sequences(self) -> int:
+        """The most requests at work."""
+        return self._options.sequences
 
     @property
     def running(self) -> int:
@@ -185,8 +206,11 @@ class Model:
             raise BusyError("the model is being loaded again: try again in a few seconds")
         if len(self._answers) >= self.places:
             raise BusyError(
-                f"{len(self._answers)} requests are at work or waiting: try again later"
+                f"{len(self._answers)} requests are at work or waiting: try again later",
+                self._pace.seconds_for(len(self._answers)),
             )
+        if not self._answers:
+            self._pace.begun(self._loop.time())
         answer = Answer(self, next(self._numbers))
         self._answers[answer.number] = answer
         self._send(Submit(answer.number, prompt, options, scored))
@@ -197,14 +221,49 @@ class Model:
             raise
         return answer
 
+    async def encode(
+        self, prompt: str | list[tuple[str, bool]], as_prompt: bool = True
+    ) -> list[int]:
+        """Returns the tokens of a text or of a conversation's pieces.
+
+        Args:
+            as_prompt: with what the tokenizer puts around a prompt, such as BOS.
+
+        Raises:
+            RequestError: it has none.
+            BusyError: the model is being loaded again.
+            ModelError: its process ended.
+        """
+        return await self._code(Encode(next(self._numbers), prompt, as_prompt))
+
+    async def decode(self, tokens: list[int]) -> list[bytes]:
+        """Returns the text of each token.
+
+        Raises:
+            RequestError: one is not in the vocabulary.
+            BusyError, ModelError: as encode().
+        """
+        return await self._code(Decode(next(self._numbers), tokens))
+
+    async def _code(self, command: Encode | Decode) -> list[Any]:
+        if not self._ready:
+            raise BusyError("the model is being loaded again: try again in a few seconds")
+        coded: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._codings[command.id] = coded
+        self._send(command)
+        try:
+            return await coded
+        finally:
+            del self._codings[command.id]
+
     def cancel(self, answer: Answer) -> None:
         self._send(Cancel(answer.number))
 
-    def _send(self, command: Submit | Cancel | None) -> None:
+    def _send(self, command: _Command) -> None:
         """Sends a command after those before it, without waiting: the process may be busy."""
         self._sender.submit(self._send_now, command)
 
-    def _send_now(self, command: Submit | Cancel | None) -> None:
+    def _send_now(self, command: _Command) -> None:
         try:
             if self._connection is not None:
                 self._connection.send(command)
@@ -232,10 +291,19 @@ class Model:
         elif isinstance(event, Refused) and event.id == 0:
             if not loaded.done():
                 loaded.set_exception(ModelError(event.reason))
+        elif event.id in self._codings:
+            coded = self._codings[event.id]
+            if coded.done():
+                return
+            if isinstance(event, Coded):
+                coded.set_result(event.values)
+            else:
+                coded.set_exception(RequestError(event.reason))
         else:
             answer = self._answers.get(event.id)
             if isinstance(event, Ended | Refused):
                 self._answers.pop(event.id, None)
+                self._pace.ended(self._loop.time())
             if isinstance(event, Ended) and event.stats and self.on_end is not None:
                 self.on_end(event.stats)
             if answer is not None:
@@ -244,11 +312,13 @@ class Model:
     def _lost(self, loaded: "asyncio.Future[None]") -> None:
         """The process ended: its requests fail, and it is started again."""
         self._ready = False
+        ended = "the model's process ended: send the request again"
         answers, self._answers = list(self._answers.values()), {}
         for answer in answers:
-            answer.events.put_nowait(
-                ModelError("the model's process ended: send the request again")
-            )
+            answer.events.put_nowait(ModelError(ended))
+        for coded in self._codings.values():
+            if not coded.done():
+                coded.set_exception(ModelError(ended))
         if not loaded.done():
             loaded.set_exception(ModelError("the model's process ended while it was loading"))
         elif not self._stopping and loaded.exception() is None:

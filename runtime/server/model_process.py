@@ -69,6 +69,35 @@ class Cancel:
 
 
 @dataclass(frozen=True)
+class Encode:
+    """Asks for the tokens of a text, or of the pieces of a conversation.
+
+    Attributes:
+        as_prompt: with what the tokenizer puts around a prompt, such as BOS.
+    """
+
+    id: int
+    prompt: str | list[tuple[str, bool]]
+    as_prompt: bool = True
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Asks for the text of each token, in bytes."""
+
+    id: int
+    tokens: list[int]
+
+
+@dataclass(frozen=True)
+class Coded:
+    """What was asked for: tokens, or their texts."""
+
+    id: int
+    values: list[Any]
+
+
+@dataclass(frozen=True)
 class Ready:
     """The model is loaded.
 
@@ -169,7 +198,9 @@ class _Requests:
                 return
             if command is None:
                 return
-            if isinstance(command, Cancel):
+            if isinstance(command, Encode | Decode):
+                self._news.put(self._coded(command))
+            elif isinstance(command, Cancel):
                 if command.id in self._later:
                     self._gone.add(command.id)
                 generation = self._running.get(command.id)
@@ -200,6 +231,19 @@ class _Requests:
             generation.cancel()
         self._news.put(Accepted(request.id, scores))
         self._news.put(request.id)  # for what came before
+
+    def _coded(self, command: Encode | Decode) -> Coded | Refused:
+        try:
+            if isinstance(command, Decode):
+                texts = [self._runner.token_text(token) for token in command.tokens]
+                return Coded(command.id, texts)
+            prompt = command.prompt
+            if not isinstance(prompt, str):
+                return Coded(command.id, self._runner.encode_pieces(prompt))
+            encode = self._runner.encode_prompt if command.as_prompt else self._runner.encode
+            return Coded(command.id, encode(prompt))
+        except RunnerError as error:
+            return Refused(command.id, str(error))
 
     def _encode(self, prompt: str | list[int] | list[tuple[str, bool]]) -> str | Sequence[int]:
         if isinstance(prompt, list) and prompt and isinstance(prompt[0], tuple):

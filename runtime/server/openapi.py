@@ -4,7 +4,17 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from runtime.server.requests import ChatRequest, CompletionRequest, StreamOptions, Strict
+from runtime.server.llama_cpp import DetokenizeBody, TokenizeBody
+from runtime.server.messages.requests import CountRequest, MessageRequest
+from runtime.server.ollama.requests import ChatBody, GenerateBody
+from runtime.server.requests import (
+    ChatRequest,
+    CompletionRequest,
+    Fields,
+    NamesModel,
+    StreamOptions,
+)
+from runtime.server.responses.requests import ResponseRequest
 
 _ERRORS = {
     400: "The request is not possible.",
@@ -12,14 +22,29 @@ _ERRORS = {
     404: "There is no such model.",
     408: "The body takes too long to come.",
     413: "The body is too large.",
-    415: "The body is not JSON.",
+    415: "The body is not JSON, or it is compressed.",
+    429: "Too many requests are waiting.",
     500: "The model failed.",
-    503: "Too many requests are waiting, or the model is being loaded.",
+    503: "The model is being loaded.",
     504: "The answer took too long.",
 }
-_SUMMARIES = {
-    "/v1/chat/completions": "Answer a conversation.",
-    "/v1/completions": "Continue a text.",
+# Of each path that takes a body: what it does, the body, and the schemas of its answer and errors.
+_POSTS: dict[str, tuple[str, type[Fields], str, str]] = {
+    "/v1/chat/completions": ("Answer a conversation.", ChatRequest, "Answer", "Error"),
+    "/v1/completions": ("Continue a text.", CompletionRequest, "Answer", "Error"),
+    "/v1/responses": ("Answer items.", ResponseRequest, "Object", "Error"),
+    "/v1/messages": ("Answer messages.", MessageRequest, "Object", "AnthropicError"),
+    "/v1/messages/count_tokens": (
+        "Count a conversation's tokens.",
+        CountRequest,
+        "Object",
+        "AnthropicError",
+    ),
+    "/api/chat": ("Answer a conversation, as Ollama does.", ChatBody, "Object", "OllamaError"),
+    "/api/generate": ("Answer a prompt, as Ollama does.", GenerateBody, "Object", "OllamaError"),
+    "/api/show": ("Describe the model, as Ollama does.", NamesModel, "Object", "OllamaError"),
+    "/tokenize": ("Tell the tokens of a text.", TokenizeBody, "Object", "Error"),
+    "/detokenize": ("Tell the text of tokens.", DetokenizeBody, "Object", "Error"),
 }
 
 
@@ -30,23 +55,27 @@ def description(model: str, has_key: bool) -> dict[str, Any]:
         model: what clients call it.
         has_key: clients must show an API key.
     """
-    bodies = [(ChatRequest, "validation"), (CompletionRequest, "validation")]
-    _, definitions = models_json_schema(bodies, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-    for kind, _ in bodies:
-        definitions["$defs"][kind.__name__]["properties"]["model"] = {"const": model}
-    schemas = {**definitions["$defs"], "Error": _error(), "Answer": _answer()}
+    bodies = list(dict.fromkeys(body for _, body, _, _ in _POSTS.values()))
+    _, definitions = models_json_schema(
+        [(body, "validation") for body in bodies], ref_template="#/components/schemas/{model}"
+    )
+    for body in bodies:
+        if issubclass(body, NamesModel):
+            definitions["$defs"][body.__name__]["properties"]["model"] = {"const": model}
+    schemas = {**definitions["$defs"], **_ERROR_SCHEMAS, "Answer": _answer()}
+    schemas["Object"] = {"type": "object"}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Thimble",
             "version": "1",
-            "description": "OpenAI's interface for one model. Fields without effect: "
+            "description": "The interfaces of OpenAI, Anthropic, Ollama and llama.cpp for one "
+            "model. Fields without effect: "
             + ", ".join(_ignored(ChatRequest, CompletionRequest, stream_options=StreamOptions))
-            + "; every field that is not listed is refused.",
+            + "; of fields that are not listed, those that would change the answer are refused.",
         },
         "paths": {
-            "/v1/chat/completions": {"post": _post("/v1/chat/completions", "ChatRequest")},
-            "/v1/completions": {"post": _post("/v1/completions", "CompletionRequest")},
+            **{path: {"post": _post(path)} for path in _POSTS},
             "/v1/models": {"get": _get("List the model.")},
             "/v1/models/{name}": {
                 "get": _get("Describe the model.", missing=True),
@@ -61,6 +90,10 @@ def description(model: str, has_key: bool) -> dict[str, Any]:
             },
             "/health": {"get": _get("Tell whether the model is loaded.", key=False, down=True)},
             "/metrics": {"get": _get("Count requests, for Prometheus.", "text/plain")},
+            "/api/tags": {"get": _get("List the model, as Ollama does.")},
+            "/api/ps": {"get": _get("List the model if it is loaded, as Ollama does.")},
+            "/api/version": {"get": _get("Tell the version.")},
+            "/props": {"get": _get("Describe the model, as llama.cpp does.")},
         },
         "components": {
             "schemas": schemas,
@@ -70,7 +103,7 @@ def description(model: str, has_key: bool) -> dict[str, Any]:
     }
 
 
-def _ignored(*bodies: type[Strict], **inside: type[Strict]) -> list[str]:
+def _ignored(*bodies: type[Fields], **inside: type[Fields]) -> list[str]:
     """The fields of bodies, and of the objects inside them, that say that they have no effect."""
     kinds = [
         *(("", body) for body in bodies),
@@ -85,22 +118,26 @@ def _ignored(*bodies: type[Strict], **inside: type[Strict]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _post(path: str, body: str) -> dict[str, Any]:
-    answer = {
-        "application/json": {"schema": {"$ref": "#/components/schemas/Answer"}},
+def _post(path: str) -> dict[str, Any]:
+    summary, body, answer, error = _POSTS[path]
+    content = {
+        "application/json": {"schema": _reference(answer)},
         "text/event-stream": {},
+        "application/x-ndjson": {},
     }
+    request = {"application/json": {"schema": _reference(body.__name__)}}
     return {
-        "summary": _SUMMARIES[path],
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{body}"}}},
-        },
+        "summary": summary,
+        "requestBody": {"required": True, "content": request},
         "responses": {
-            "200": {"description": "The answer.", "content": answer},
-            **{str(status): _failure(reason) for status, reason in _ERRORS.items()},
+            "200": {"description": "The answer.", "content": content},
+            **{str(status): _failure(reason, error) for status, reason in _ERRORS.items()},
         },
     }
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _get(
@@ -123,17 +160,21 @@ def _get(
     return operation if key else {**operation, "security": []}
 
 
-def _failure(reason: str) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Error"}
-    return {"description": reason, "content": {"application/json": {"schema": schema}}}
+def _failure(reason: str, error: str = "Error") -> dict[str, Any]:
+    return {"description": reason, "content": {"application/json": {"schema": _reference(error)}}}
 
 
-def _error() -> dict[str, Any]:
-    text = {"type": "string"}
-    maybe = {"type": ["string", "null"]}
-    fields = {"message": text, "type": text, "param": maybe, "code": maybe}
-    error = {"type": "object", "properties": fields, "required": list(fields)}
-    return {"type": "object", "properties": {"error": error}, "required": ["error"]}
+def _object(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": list(fields)}
+
+
+_TEXT = {"type": "string"}
+_MAYBE = {"type": ["string", "null"]}
+_ERROR_SCHEMAS = {
+    "Error": _object(error=_object(message=_TEXT, type=_TEXT, param=_MAYBE, code=_MAYBE)),
+    "AnthropicError": _object(type=_TEXT, error=_object(type=_TEXT, message=_TEXT)),
+    "OllamaError": _object(error=_TEXT),
+}
 
 
 def _answer() -> dict[str, Any]:

@@ -1,25 +1,36 @@
 """What clients may ask for: OpenAI's requests, each field checked.
 
-Fields of `Ignored` are accepted and have no effect; fields that are not listed are refused.
+Fields of `Ignored` are accepted and have no effect; what becomes of fields that are not listed is
+decided in `fields`.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from runtime.answer_options import NUMBERS, AnswerNumber
+from runtime.server.errors import not_valid
 
 MAX_TOKENS = 2**31 - 1
+_MOST_STOPS = 64
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]
-_Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Fields(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
 
 
-class Ignored(Strict):
+class Ignored(Fields):
     """Fields without effect: they say who asks, or how the work is stored and billed."""
 
     user: str | None = Field(None, description="no effect")
@@ -32,7 +43,13 @@ class Ignored(Strict):
     )
 
 
-class StreamOptions(Strict):
+class NamesModel(Ignored):
+    """The body of a request to a model."""
+
+    model: str = Field(description="as GET /v1/models lists it")
+
+
+class StreamOptions(Fields):
     include_usage: bool | None = None
     include_obfuscation: bool | None = Field(None, description="no effect")
 
@@ -51,20 +68,19 @@ def _field(number: AnswerNumber) -> Any:
 
 
 if TYPE_CHECKING:
-    _Numbers = Ignored
+    _Numbers = NamesModel
 else:  # a field for each number
     _Numbers = create_model(
-        "_Numbers", __base__=Ignored, **{n.name: _field(n) for n in FIELD_NUMBERS}
+        "_Numbers", __base__=NamesModel, **{n.name: _field(n) for n in FIELD_NUMBERS}
     )
 
 
 class Sampling(_Numbers):
     """How an answer is chosen, and where it ends."""
 
-    model: str = Field(description="as GET /v1/models lists it")
     seed: _Seed | None = None
     n: int | None = Field(None, ge=1, le=16)
-    stop: _Text | Annotated[list[_Text], Field(max_length=4)] | None = None
+    stop: _Text | Annotated[list[_Text], Field(max_length=_MOST_STOPS)] | None = None
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
         None, description="by token, in decimal"
     )
@@ -97,26 +113,26 @@ class Sampling(_Numbers):
         return {name: value for name, value in found.items() if value not in (None, {})}
 
 
-class Part(Strict):
+class Part(Fields):
     type: Literal["text", "refusal"]
     text: str | None = None
     refusal: str | None = None
 
 
-class CalledFunction(Strict):
+class CalledFunction(Fields):
     name: str
     arguments: str | dict[str, Any] | None = Field(description="JSON")
     parsed_arguments: Any = Field(None, description="no effect: openai's client adds it")
 
 
-class Call(Strict):
+class Call(Fields):
     id: str
     type: Literal["function"]
     function: CalledFunction
     index: int | None = None
 
 
-class Message(Strict):
+class Message(Fields):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
     name: str | None = None
@@ -139,46 +155,46 @@ class Message(Strict):
         return self
 
 
-class Function(Strict):
-    name: _Name
+class Function(Fields):
+    name: Name
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class FunctionTool(Strict):
+class FunctionTool(Fields):
     type: Literal["function"]
     function: Function
 
 
-class NamedFunction(Strict):
+class NamedFunction(Fields):
     name: str
 
 
-class NamedTool(Strict):
+class NamedTool(Fields):
     type: Literal["function"]
     function: NamedFunction
 
 
-class JsonSchema(Strict):
+class JsonSchema(Fields):
     name: str
     description: str | None = None
     schema_: dict[str, Any] | None = Field(None, alias="schema")
     strict: bool | None = None
 
 
-class TextFormat(Strict):
+class TextFormat(Fields):
     type: Literal["text"]
 
 
-class JsonObjectFormat(Strict):
+class JsonObjectFormat(Fields):
     type: Literal["json_object"]
     schema_: dict[str, Any] | None = Field(
         None, alias="schema", description="of the object; not OpenAI's"
     )
 
 
-class JsonSchemaFormat(Strict):
+class JsonSchemaFormat(Fields):
     type: Literal["json_schema"]
     json_schema: JsonSchema
 
@@ -202,7 +218,9 @@ class ChatRequest(Sampling):
     function_call: None = Field(None, description="tool_choice's older form: not supported")
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
+        None
+    )
     chat_template_kwargs: dict[str, Any] | None = Field(
         None, description="what the template knows, such as enable_thinking; not OpenAI's"
     )
@@ -222,6 +240,18 @@ class ChatRequest(Sampling):
 
     def max_new_tokens(self) -> int | None:
         return self.max_completion_tokens or self.max_tokens
+
+
+def chat_request(fields: dict[str, Any]) -> ChatRequest:
+    """Returns what another interface asks for, in OpenAI's form; None: a field is not given.
+
+    Raises:
+        HttpError: the fields are not valid.
+    """
+    try:
+        return ChatRequest.model_validate({k: v for k, v in fields.items() if v is not None})
+    except ValidationError as error:
+        raise not_valid(error) from None
 
 
 _Prompt = (

@@ -1,6 +1,8 @@
 """What the person who starts a server decides."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,10 @@ class ServerSettings:
             computer; None: any.
         relax: whether what is not supported of schemas is left out, and told in `schema_left_out`;
             otherwise it is an error.
+        report: what the file's report says of the model, its quantization and its context.
+        file_size: bytes of the file.
+        version: of Thimble.
+        strict_fields: whether requests with fields that the server does not know are refused.
     """
 
     model: str
@@ -28,3 +34,7 @@ class ServerSettings:
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] | None = ()
     relax: bool = False
+    strict_fields: bool = False
+    report: Mapping[str, Any] = field(default_factory=dict)
+    file_size: int = 0
+    version: str = "0"

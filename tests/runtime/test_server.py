@@ -329,7 +329,7 @@ def test_more_requests_than_places(server: Server, client: openai.OpenAI) -> Non
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(statuses) <= {200, 503} and statuses.count(200) >= 8
+    assert set(statuses) <= {200, 429} and statuses.count(200) >= 8
 
 
 def test_the_model_dies(cpp_build: Path, pte: Path) -> None:

@@ -84,7 +84,7 @@ class Crowd:
     async def _ask(self, client: httpx.AsyncClient, chance: random.Random) -> None:
         number = chance.randrange(len(self._quiet))
         response = await client.post("/v1/chat/completions", json=body(number))
-        if response.status_code == 503:  # there is no place
+        if response.status_code == 429:  # there is no place
             assert "try again" in response.json()["error"]["message"]
             return
         assert response.status_code == 200, response.text
@@ -96,7 +96,7 @@ class Crowd:
         wanted = {**body(number), "stream": True}
         texts: dict[int, str] = {}
         async with client.stream("POST", "/v1/chat/completions", json=wanted) as response:
-            if response.status_code == 503:
+            if response.status_code == 429:
                 return
             assert response.status_code == 200
             lines = [line async for line in response.aiter_lines() if line]

@@ -26,7 +26,7 @@ def test_answers_are_as_described(
                 "run",
                 server.address + "/openapi.json",
             ),
-            *("--checks", CHECKS, "--max-examples", "25", "--seed", "1"),
+            *("--checks", CHECKS, "--max-examples", "15", "--seed", "1"),
             *("--generation-database", "none"),
         ]
         result = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=tmp_path)

@@ -1,0 +1,166 @@
+"""Has the model answer, and replies whole or as a stream, while the client is there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from runtime.chat_format.conversation import Prompt
+from runtime.chat_format.reader import Reader
+from runtime.errors import RunnerError
+from runtime.server.chat import chat_options, chat_prompts, chat_readers, need_template
+from runtime.server.errors import HttpError
+from runtime.server.gate import Gate
+from runtime.server.interface import OPENAI, Interface
+from runtime.server.model import Answer, Model, RequestError
+from runtime.server.request_log import BROKEN_OFF
+from runtime.server.requests import ChatRequest
+from runtime.server.settings import ServerSettings
+from runtime.server.streams import Progress, answers_to, progress_of
+
+_Events = AsyncIterator[tuple[int, Any]]
+_SILENT_S = 15.0
+
+
+class Replies(Protocol):
+    """The answers of a request as the objects of an interface."""
+
+    async def whole(self, answers: Sequence[Answer], events: _Events) -> dict[str, Any]: ...
+
+    def chunks(
+        self, answers: Sequence[Answer], events: _Events
+    ) -> AsyncIterator[dict[str, Any]]: ...
+
+    def failed(self, error: HttpError) -> dict[str, Any]:
+        """Returns what ends a stream that fails."""
+
+
+class Answering:
+    """What all interfaces that answer have in common."""
+
+    def __init__(self, model: Model, settings: ServerSettings, gate: Gate) -> None:
+        self.model = model
+        self.settings = settings
+        self.gate = gate
+
+    async def converse(
+        self,
+        request: Request,
+        chat: ChatRequest,
+        replies_of: Callable[[list[Prompt], list[Reader]], Replies],
+        interface: Interface = OPENAI,
+    ) -> Response:
+        """Answers a conversation.
+
+        Args:
+            replies_of: makes the replies from the answers' prompts and readers.
+
+        Raises:
+            HttpError: the model has no chat template.
+            RunnerError: the conversation is not possible.
+        """
+        template = need_template(self.model.template)
+        prompts = await asyncio.to_thread(chat_prompts, chat, template)
+        readers = chat_readers(chat, prompts)
+        settings = self.settings
+        options = chat_options(chat, prompts, readers, settings.max_tokens, settings.relax)
+        pieces = [prompt.pieces for prompt in prompts]
+        replies = replies_of(prompts, readers)
+        try:
+            return await self.answer(request, chat.stream, pieces, options, replies, interface)
+        except RequestError as error:
+            raise RequestError(prompts[0].explained(str(error), interface.answer_field)) from None
+
+    async def answer(
+        self,
+        request: Request,
+        stream: bool | None,
+        prompts: list[Any],
+        options: list[dict[str, Any]],
+        replies: Replies,
+        interface: Interface = OPENAI,
+        scored: bool = False,
+    ) -> Response:
+        """Answers prompts."""
+        deadline = asyncio.get_running_loop().time() + self.settings.timeout
+        opened = AsyncExitStack()
+
+        async def open_answers() -> tuple[list[Answer], Progress]:
+            async with asyncio.timeout_at(deadline):
+                work = answers_to(self.model, prompts, options, scored)
+                answers = await opened.enter_async_context(work)
+            return answers, await opened.enter_async_context(progress_of(answers, deadline))
+
+        if stream:
+            answers, progress = await open_answers()
+
+            async def lines() -> AsyncIterator[str]:
+                try:
+                    async for chunk in replies.chunks(answers, progress.events()):
+                        yield interface.line(chunk)
+                    if interface.end:
+                        yield interface.end
+                except (RunnerError, TimeoutError) as error:
+                    yield interface.line(replies.failed(self.gate.failure(error)))
+
+            kept = _kept_alive(lines(), interface.waiting)
+            return _Stream(kept, interface.media_type, opened)
+
+        async def whole() -> Response:
+            async with opened:
+                answers, progress = await open_answers()
+                return JSONResponse(await replies.whole(answers, progress.events()))
+
+        return await _unless_gone(request, whole())
+
+
+class _Stream(StreamingResponse):
+    """A stream of events, which ends its answers when it ends, also before its first event."""
+
+    def __init__(self, lines: AsyncIterator[str], media_type: str, opened: AsyncExitStack) -> None:
+        super().__init__(lines, media_type=media_type, headers={"Cache-Control": "no-store"})
+        self._opened = opened
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._opened:
+            await super().__call__(scope, receive, send)
+
+
+async def _kept_alive(lines: AsyncIterator[str], waiting: str) -> AsyncIterator[str]:
+    """Adds `waiting` where nothing comes for long: proxies may close a silent connection."""
+    while True:
+        line = asyncio.ensure_future(anext(lines, None))
+        try:
+            while waiting and not (await asyncio.wait({line}, timeout=_SILENT_S))[0]:
+                yield waiting
+            text = await line
+        finally:
+            line.cancel()
+        if text is None:
+            return
+        yield text
+
+
+async def _unless_gone(request: Request, work: Any) -> Response:
+    """Does the work, unless the client hangs up first: then the work is cancelled."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, watch = asyncio.create_task(work), asyncio.create_task(gone())
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            return Response(status_code=BROKEN_OFF)
+        return await task
+    finally:
+        task.cancel()
+        watch.cancel()

@@ -1,0 +1,73 @@
+"""How the clients of each interface read streams and errors."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.server.errors import HttpError
+
+_Json = dict[str, Any]
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
+
+@dataclass(frozen=True)
+class Interface:
+    """
+    Attributes:
+        answer_field: the field with the JSON schema of an answer.
+        error: the body of an error.
+        line: how an object of a stream is written.
+        media_type: of a stream.
+        waiting: what a stream has while there is nothing to tell; empty: nothing may come between.
+        end: what a stream ends with.
+    """
+
+    answer_field: str
+    error: Callable[[HttpError], _Json]
+    line: Callable[[_Json], str]
+    media_type: str = "text/event-stream"
+    waiting: str = ": waiting\n\n"
+    end: str = ""
+
+
+def _text(value: _Json) -> str:
+    """JSON without the characters at which some clients end a line."""
+    text = json.dumps(value, ensure_ascii=False)
+    for character in "\x85\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _event(value: _Json) -> str:
+    return f"data: {_text(value)}\n\n"
+
+
+def _named_event(value: _Json) -> str:
+    return f"event: {value['type']}\ndata: {_text(value)}\n\n"
+
+
+def _anthropic_error(error: HttpError) -> _Json:
+    default = "api_error" if error.status >= 500 else "invalid_request_error"
+    kind = _ANTHROPIC_TYPES.get(error.status, default)
+    return {"type": "error", "error": {"type": kind, "message": error.message}}
+
+
+OPENAI = Interface(
+    "response_format.json_schema.schema", HttpError.body, _event, end="data: [DONE]\n\n"
+)
+RESPONSES = Interface("text.format.schema", HttpError.body, _named_event)
+ANTHROPIC = Interface("output_config.format.schema", _anthropic_error, _named_event)
+OLLAMA = Interface(
+    "format",
+    lambda error: {"error": error.message},
+    lambda value: _text(value) + "\n",
+    "application/x-ndjson",
+    waiting="",
+)

@@ -1,0 +1,46 @@
+"""The paths of /v1/messages."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from runtime.chat_format.conversation import Prompt
+from runtime.chat_format.reader import Reader
+from runtime.server.answering import Answering
+from runtime.server.chat import chat_prompts, need_template
+from runtime.server.gate import both_routes
+from runtime.server.interface import ANTHROPIC
+from runtime.server.messages.answers import MessageAnswers
+from runtime.server.messages.conversation import chat_of
+from runtime.server.messages.requests import CountRequest, MessageRequest
+
+
+def routes(answering: Answering) -> list[Route]:
+    gate, model, settings = answering.gate, answering.model, answering.settings
+
+    async def create(request: Request) -> Response:
+        async def work() -> Response:
+            chat = chat_of(await gate.body(request, MessageRequest))
+
+            def replies(_prompts: list[Prompt], readers: list[Reader]) -> MessageAnswers:
+                return MessageAnswers(settings.model, readers[0])
+
+            return await answering.converse(request, chat, replies, ANTHROPIC)
+
+        return await gate.guarded(request, work, ANTHROPIC)
+
+    async def count_tokens(request: Request) -> Response:
+        async def work() -> Response:
+            chat = chat_of(await gate.body(request, CountRequest))
+            template = need_template(model.template)
+            (prompt,) = await asyncio.to_thread(chat_prompts, chat, template)
+            return JSONResponse({"input_tokens": len(await model.encode(prompt.pieces))})
+
+        return await gate.guarded(request, work, ANTHROPIC)
+
+    return [
+        *both_routes("/messages", create),
+        *both_routes("/messages/count_tokens", count_tokens),
+    ]

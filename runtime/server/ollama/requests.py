@@ -1,0 +1,113 @@
+"""The bodies of POST /api/chat and /api/generate."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from runtime.server.requests import Fields, FunctionTool, NamesModel
+
+_Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class Options(Fields):
+    """How an answer is chosen, and where it ends."""
+
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_k: int | None = Field(None, ge=0)
+    top_p: float | None = Field(None, ge=0, le=1)
+    min_p: float | None = Field(None, ge=0, le=1)
+    seed: _Seed | None = None
+    num_predict: int | None = Field(None, ge=-2, le=2**31 - 1, description="below 1: no limit")
+    stop: str | list[str] | None = None
+    repeat_penalty: float | None = Field(None, gt=0)
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    mirostat: Literal[0] | None = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The same in chat completions' words."""
+        limit = self.num_predict
+        return {
+            "temperature": self.temperature,
+            "top_k": self.top_k,
+            "top_p": self.top_p,
+            "min_p": self.min_p,
+            "seed": self.seed,
+            "max_tokens": limit if limit is not None and limit > 0 else None,
+            "stop": self.stop or None,
+            "repetition_penalty": self.repeat_penalty,
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
+        }
+
+
+class CalledFunction(Fields):
+    name: str
+    arguments: dict[str, Any] | str | None = None
+    index: int | None = Field(None, description="no effect")
+
+
+class Call(Fields):
+    id: str | None = None
+    type: str | None = Field(None, description="no effect")
+    function: CalledFunction
+
+
+class Message(Fields):
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | None = None
+    thinking: str | None = None
+    images: Annotated[list[str], Field(max_length=0)] | None = None
+    tool_calls: list[Call] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+class OllamaRequest(NamesModel):
+    """What both bodies have."""
+
+    stream: bool | None = Field(None, description="true, unless it is given")
+    format: Literal["", "json"] | dict[str, Any] | None = None
+    options: Options | None = None
+    think: bool | Literal["low", "medium", "high"] | None = None
+    keep_alive: float | str | None = Field(None, description="no effect: the model stays")
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What chat completions need of it, in their words."""
+        fields = (self.options or Options.model_validate({})).fields
+        fields |= {"model": self.model, "stream": self.stream is not False}
+        if self.format:
+            schema = None if self.format == "json" else self.format
+            fields["response_format"] = {"type": "json_object", "schema": schema}
+        if isinstance(self.think, bool):
+            fields["chat_template_kwargs"] = {"enable_thinking": self.think}
+        elif self.think is not None:
+            fields["reasoning_effort"] = self.think
+        return fields
+
+
+class ChatBody(OllamaRequest):
+    """The body of POST /api/chat."""
+
+    messages: list[Message] = []
+    tools: list[FunctionTool] | None = None
+
+
+class GenerateBody(OllamaRequest):
+    """The body of POST /api/generate."""
+
+    prompt: str = ""
+    system: str | None = None
+    raw: bool | None = None
+    suffix: Literal[""] | None = None
+    template: Literal[""] | None = None
+    images: Annotated[list[str], Field(max_length=0)] | None = None
+    context: Annotated[list[int], Field(max_length=0)] | None = None
+
+    @model_validator(mode="after")
+    def _raw_is_plain(self) -> "GenerateBody":
+        if self.raw and (self.format or self.system):
+            raise ValueError("raw takes no format and no system: the prompt is all that is read")
+        return self

@@ -1,0 +1,129 @@
+"""The paths below /api."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from runtime.chat_format.conversation import Prompt
+from runtime.chat_format.reader import PlainReader, Reader
+from runtime.server.answering import Answering
+from runtime.server.interface import OLLAMA
+from runtime.server.ollama.answers import ChatLines, GenerateLines, OllamaAnswers
+from runtime.server.ollama.models import listed, running, shown
+from runtime.server.ollama.requests import Call, ChatBody, GenerateBody, Message
+from runtime.server.requests import CompletionRequest, NamesModel, chat_request
+
+
+def routes(answering: Answering) -> list[Route]:
+    gate, model, settings = answering.gate, answering.model, answering.settings
+
+    async def chat(request: Request) -> Response:
+        async def work() -> Response:
+            body = await gate.body(request, ChatBody)
+            if not body.messages:
+                return JSONResponse(OllamaAnswers(body.model, PlainReader(), ChatLines()).loaded())
+            tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
+            fields = {**body.fields, "messages": _messages(body.messages), "tools": tools or None}
+
+            def replies(_prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
+                return OllamaAnswers(body.model, readers[0], ChatLines())
+
+            return await answering.converse(request, chat_request(fields), replies, OLLAMA)
+
+        return await gate.guarded(request, work, OLLAMA)
+
+    async def generate(request: Request) -> Response:
+        async def work() -> Response:
+            body = await gate.body(request, GenerateBody)
+
+            def replies(_prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
+                return OllamaAnswers(body.model, readers[0], GenerateLines())
+
+            if not body.prompt:
+                return JSONResponse(replies([], [PlainReader()]).loaded())
+            if not body.raw and model.template is not None:
+                system = [{"role": "system", "content": body.system}] if body.system else []
+                messages = [*system, {"role": "user", "content": body.prompt}]
+                chat = chat_request({**body.fields, "messages": messages})
+                return await answering.converse(request, chat, replies, OLLAMA)
+            options = _plain_options(body, settings.max_tokens)
+            answers = replies([], [PlainReader()])
+            return await answering.answer(
+                request, body.stream is not False, [body.prompt], [options], answers, OLLAMA
+            )
+
+        return await gate.guarded(request, work, OLLAMA)
+
+    def told(what: Callable[[], dict[str, Any]]) -> Callable[[Request], Any]:
+        async def tell(request: Request) -> Response:
+            async def work() -> Response:
+                return JSONResponse(what())
+
+            return await gate.guarded(request, work, OLLAMA)
+
+        return tell
+
+    async def show(request: Request) -> Response:
+        async def work() -> Response:
+            await gate.body(request, NamesModel)
+            return JSONResponse(shown(settings, model.template))
+
+        return await gate.guarded(request, work, OLLAMA)
+
+    return [
+        Route("/api/chat", chat, methods=["POST"]),
+        Route("/api/generate", generate, methods=["POST"]),
+        Route("/api/show", show, methods=["POST"]),
+        Route("/api/tags", told(lambda: {"models": [listed(settings)]})),
+        Route("/api/ps", told(lambda: {"models": [running(settings)] if model.ready else []})),
+        Route("/api/version", told(lambda: {"version": settings.version})),
+    ]
+
+
+def _messages(messages: list[Message]) -> list[dict[str, Any]]:
+    """Messages in OpenAI's form. Results without an id answer the calls before them in turn."""
+    found: list[dict[str, Any]] = []
+    waiting: list[str] = []
+    for message in messages:
+        turn: dict[str, Any] = {"role": message.role, "content": message.content or ""}
+        if message.thinking:
+            turn["reasoning_content"] = message.thinking
+        if message.tool_calls:
+            names = [
+                call.id or f"call{len(found)}-{n}" for n, call in enumerate(message.tool_calls)
+            ]
+            waiting += names
+            turn["tool_calls"] = [
+                {"id": name, "type": "function", "function": _function(call)}
+                for name, call in zip(names, message.tool_calls, strict=True)
+            ]
+        if message.role == "tool":
+            name = message.tool_call_id or (waiting[0] if waiting else "call")
+            waiting = [other for other in waiting if other != name]
+            turn["tool_call_id"] = name
+            if message.tool_name:
+                turn["name"] = message.tool_name
+        found.append(turn)
+    return found
+
+
+def _function(call: Call) -> dict[str, Any]:
+    arguments = call.function.arguments
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return {"name": call.function.name, "arguments": text}
+
+
+def _plain_options(body: GenerateBody, most_tokens: int | None) -> dict[str, Any]:
+    """The options of an answer to the bare prompt."""
+    fields = {name: value for name, value in body.fields.items() if value is not None}
+    limits = [n for n in (fields.pop("max_tokens", None), most_tokens) if n is not None]
+    fields = {name: value for name, value in fields.items() if name not in _OF_CHATS}
+    options = CompletionRequest(prompt=body.prompt, **fields).options()
+    return {**options, "max_new_tokens": min(limits)} if limits else options
+
+
+_OF_CHATS = ("response_format", "chat_template_kwargs", "reasoning_effort", "stream")

@@ -1,0 +1,46 @@
+"""POST /v1/chat/completions and /v1/completions."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.chat_format.conversation import Prompt
+from runtime.chat_format.reader import Reader
+from runtime.server.answering import Answering
+from runtime.server.chat import ChatAnswers
+from runtime.server.completions import CompletionAnswers, completion_options, completion_prompts
+from runtime.server.gate import both_routes
+from runtime.server.replies import Reply
+from runtime.server.requests import ChatRequest, CompletionRequest
+
+
+def routes(answering: Answering) -> list[Route]:
+    gate, settings = answering.gate, answering.settings
+
+    async def chat(request: Request) -> Response:
+        async def work() -> Response:
+            body = await gate.body(request, ChatRequest)
+
+            def replies(prompts: list[Prompt], readers: list[Reader]) -> ChatAnswers:
+                reply = Reply("chat.completion", "chatcmpl", settings.model)
+                return ChatAnswers(body, prompts, readers, reply)
+
+            return await answering.converse(request, body, replies)
+
+        return await gate.guarded(request, work)
+
+    async def completions(request: Request) -> Response:
+        async def work() -> Response:
+            body = await gate.body(request, CompletionRequest)
+            prompts = completion_prompts(body)
+            reply = Reply("text_completion", "cmpl", settings.model)
+            options = completion_options(body, len(prompts), settings.max_tokens)
+            answers = CompletionAnswers(body, prompts, reply)
+            scored = bool(body.echo) and body.logprobs is not None
+            return await answering.answer(
+                request, body.stream, prompts, options, answers, scored=scored
+            )
+
+        return await gate.guarded(request, work)
+
+    return [*both_routes("/chat/completions", chat), *both_routes("/completions", completions)]

@@ -1,0 +1,70 @@
+"""What is told of each request: a number for the client, a line in the log, a count."""
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runtime.server.errors import HttpError
+
+_LOG = logging.getLogger("runtime.server")
+_LOG.setLevel(logging.INFO)
+_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+_OTHER = "other"  # the path of what is not served: clients make them up
+BROKEN_OFF = 499  # an answer that its client did not wait for
+
+
+class RequestLog:
+    """
+    Args:
+        routes: whose paths are told; others have no names of their own.
+        count: called with the path and the status of each request, when it has ended.
+    """
+
+    def __init__(
+        self, app: ASGIApp, routes: Iterable[Route], count: Callable[[str, int], None]
+    ) -> None:
+        self._app = app
+        self._paths: dict[object, str] = {}
+        for route in routes:
+            self._paths.setdefault(route.endpoint, route.path)
+        self._count = count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        name = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        began, status, complete = time.monotonic(), 500, False
+
+        async def told(message: Message) -> None:
+            nonlocal status, complete
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-Id"] = name
+            complete = complete or (
+                message["type"] == "http.response.body" and not message.get("more_body")
+            )
+            await send(message)
+
+        try:
+            if headers.get("content-encoding", "identity") != "identity":
+                error = HttpError(
+                    415, "the body must not be compressed: leave out Content-Encoding"
+                )
+                return await error.response()(scope, receive, told)
+            await self._app(scope, receive, told)
+        finally:
+            path = self._paths.get(scope.get("endpoint"), _OTHER)
+            status = status if complete else BROKEN_OFF
+            self._count(path, status)
+            seconds = time.monotonic() - began
+            _LOG.info(
+                "%s %s: %d in %.3f s, request %s", scope["method"], path, status, seconds, name
+            )

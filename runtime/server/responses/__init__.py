@@ -1,0 +1,1 @@
+"""OpenAI's newer interface, /v1/responses."""
