@@ -1,13 +1,11 @@
 """The server's paths."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.resources import files
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from runtime.server import llama_cpp, openai_paths
@@ -18,6 +16,7 @@ from runtime.server.metrics import Metrics
 from runtime.server.model import Model
 from runtime.server.ollama import routes as ollama
 from runtime.server.openapi import description
+from runtime.server.page_files import routes as page_routes
 from runtime.server.responses import routes as responses
 from runtime.server.settings import ServerSettings
 
@@ -38,15 +37,10 @@ def make_app(model: Model, settings: ServerSettings) -> Starlette:
         return JSONResponse(description(settings.model, settings.api_key is not None))
 
     routes = [
-        Route("/", _page),
+        *page_routes(),
         Route("/openapi.json", openapi),
         *gate.routes(),
     ]
     for interface in (openai_paths, responses, messages, ollama, llama_cpp):
         routes += interface.routes(answering)
     return application(routes, settings, metrics, lifespan)
-
-
-async def _page(_request: Request) -> Response:
-    page = files("runtime.server").joinpath("page.html")
-    return HTMLResponse(await asyncio.to_thread(page.read_text, "utf-8"))

@@ -36,8 +36,9 @@ class Page:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
 
-    def show(self, path: Path, width: int, height: int = 900, dark: bool = False) -> None:
-        """Loads a file into a window of so many CSS pixels; of a phone's kind where narrow."""
+    def show(self, path: Path | str, width: int, height: int = 900, dark: bool = False) -> None:
+        """Loads a file or an address into a window of so many CSS pixels; of a phone's kind where
+        narrow."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
         self.ask(
@@ -47,8 +48,10 @@ class Page:
             deviceScaleFactor=1,
             mobile=width < 600,
         )
-        self.ask("Page.navigate", url=path.as_uri())
-        self.wait("document.readyState + location.protocol == 'completefile:'")
+        address = path if isinstance(path, str) else path.as_uri()
+        self.ask("Page.navigate", url=address)
+        protocol = address.partition(":")[0]
+        self.wait(f"document.readyState + location.protocol == 'complete{protocol}:'")
 
     def run(self, expression: str) -> Any:
         """The value of a JavaScript expression."""

@@ -1,0 +1,186 @@
+// The page: a conversation with the server's model, which outlives a reload.
+
+import { render } from "../web/page/markdown.mjs";
+import { answer, findModel } from "./answers.mjs";
+import { keep, kept } from "./kept.mjs";
+
+const find = (id) => document.getElementById(id);
+const NUMBERS = ["temperature", "top_p", "max_tokens"];
+let server = null; // the model's name, and whether it chats
+let messages = []; // each with its element
+let running = null;
+
+function say(text) {
+  find("status").textContent = text;
+}
+
+function settings() {
+  const given = NUMBERS.filter((name) => find(name).value !== "");
+  return Object.fromEntries(given.map((name) => [name, Number(find(name).value)]));
+}
+
+function show(kind, text) {
+  const element = document.createElement("div");
+  element.className = `message ${kind}`;
+  if (kind === "assistant") fill(element, text, "");
+  else element.textContent = text;
+  find("log").append(element);
+  element.scrollIntoView({ block: "end" });
+  return element;
+}
+
+/** Shows an answer as it is by now. */
+function fill(element, text, thought) {
+  const parts = [];
+  if (thought) {
+    const details = document.createElement("details");
+    details.open = element.querySelector("details")?.open ?? false;
+    const summary = document.createElement("summary");
+    summary.textContent = "Reasoning";
+    const thoughts = document.createElement("div");
+    thoughts.className = "thought";
+    thoughts.textContent = thought;
+    details.append(summary, thoughts);
+    parts.push(details);
+  }
+  const shown = document.createElement("div");
+  shown.className = "text";
+  shown.append(render(text));
+  element.replaceChildren(...parts, shown);
+}
+
+async function connect() {
+  try {
+    server ??= await findModel(find("key").value);
+  } catch (error) {
+    if (error.status === 401) find("key").hidden = false;
+    throw error;
+  }
+  find("model").textContent = server.model;
+  find("text").placeholder = server.chats ? "Message" : "A text to continue";
+  document.title = `${server.model} · Thimble`;
+}
+
+/** What the model is given: the system message, and the messages that are not dropped. */
+function asked() {
+  const system = server.chats && find("system").value;
+  const turns = messages.filter(({ element }) => !element.classList.contains("dropped"));
+  return [
+    ...(system ? [{ role: "system", content: system }] : []),
+    ...turns.map(({ role, content }) => ({ role, content })),
+  ];
+}
+
+/** Leaves out the oldest turn but the last; returns whether there was one. */
+function drop() {
+  const turns = messages.filter(({ element }) => !element.classList.contains("dropped"));
+  if (turns.length < 2) return false;
+  for (const turn of turns.slice(0, 2)) {
+    if (turn !== messages.at(-1)) turn.element.classList.add("dropped");
+  }
+  say("The oldest messages no longer fit: the model does not read them.");
+  return true;
+}
+
+async function reply() {
+  const question = messages.at(-1);
+  const control = (running = new AbortController());
+  find("send").textContent = "Stop";
+  const element = show("assistant", "");
+  let text = "", thought = "", usage = null, first = 0, problem = null;
+  const began = performance.now();
+  for (let again = true; again; ) {
+    again = false;
+    try {
+      await connect();
+      const given = { ...server, messages: asked(), sampling: settings(), key: find("key").value };
+      for await (const more of answer({ ...given, signal: control.signal })) {
+        usage = more.usage ?? usage;
+        if (!more.text && !more.thought) continue;
+        first ||= performance.now();
+        text += more.text;
+        thought += more.thought;
+        const log = find("log");
+        const follows = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+        fill(element, text, thought);
+        if (follows) log.scrollTop = log.scrollHeight;
+      }
+    } catch (error) {
+      if (error.code === "context_length_exceeded" && !text) again = drop();
+      problem = again || error.name === "AbortError" ? null : error;
+    }
+  }
+  if (running !== control) return element.remove(); // cleared
+  running = null;
+  find("send").textContent = "Send";
+  if (problem && !text) {
+    element.remove();
+    question.element.remove();
+    messages.pop();
+    find("text").value ||= question.content;
+  } else if (text) {
+    messages.push({ role: "assistant", content: text, element });
+  } else {
+    element.classList.add("nothing");
+    element.append("The model answered without text.");
+    messages.push({ role: "assistant", content: "", element });
+  }
+  if (problem) say(`Error: ${problem.message}`);
+  else if (usage && first) tell(usage, first - began, performance.now() - first);
+  keep(server, messages, find("system").value, settings());
+}
+
+function tell(usage, waited, spent) {
+  const { prompt_tokens: prompt, completion_tokens: count } = usage;
+  const rate = count > 1 ? `, then ${(((count - 1) / spent) * 1000).toFixed(1)} a second` : "";
+  const dropped = messages.some(({ element }) => element.classList.contains("dropped"));
+  const note = dropped ? " The grey messages no longer fit: the model does not read them." : "";
+  say(`${prompt} + ${count} tokens, first after ${(waited / 1000).toFixed(2)} s${rate}.${note}`);
+}
+
+async function start() {
+  try {
+    await connect();
+    say("");
+    if (messages.length === 0) restore();
+  } catch (error) {
+    say(`Error: ${error.message}`);
+  }
+}
+
+function restore() {
+  const before = kept(server);
+  find("system").value = before.system;
+  for (const name of NUMBERS) find(name).value = before.sampling[name] ?? "";
+  for (const { role, content } of before.messages) {
+    messages.push({ role, content, element: show(role, content) });
+  }
+}
+
+find("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (running) return running.abort();
+  const text = find("text").value;
+  if (!text.trim()) return say("Write something first.");
+  for (const name of NUMBERS) if (!find(name).reportValidity()) return;
+  find("text").value = "";
+  say("");
+  messages.push({ role: "user", content: text, element: show("user", text) });
+  reply();
+});
+find("text").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  if (!running) find("form").requestSubmit();
+});
+find("clear").addEventListener("click", () => {
+  running?.abort();
+  running = null;
+  find("send").textContent = "Send";
+  messages = [];
+  find("log").replaceChildren();
+  say("");
+  if (server) keep(server, messages, find("system").value, settings());
+});
+find("key").addEventListener("change", start);
+start();

@@ -1,0 +1,37 @@
+"""The page to chat with: its own files, and those that it shares with the browser's page."""
+
+import asyncio
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+_PAGE = Path(__file__).parent / "page"
+_WEB = Path(__file__).resolve().parents[1] / "web"
+_TYPES = {".html": "text/html", ".css": "text/css"}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+def routes() -> list[Route]:
+    """Returns a route for each file: no request can name another."""
+    files = {
+        "/": _PAGE / "index.html",
+        **{f"/page/{name}": _PAGE / name for name in ("style.css", "page.mjs")},
+        **{f"/page/{name}": _PAGE / name for name in ("answers.mjs", "kept.mjs")},
+        "/web/page/markdown.mjs": _WEB / "page" / "markdown.mjs",
+        **{f"/web/vendor/{n}": _WEB / "vendor" / n for n in ("marked.esm.js", "purify.min.js")},
+    }
+    return [_route(address, path) for address, path in files.items()]
+
+
+def _route(address: str, path: Path) -> Route:
+    async def serve(_request: Request) -> Response:
+        data = await asyncio.to_thread(path.read_bytes)
+        return Response(data, 200, _HEADERS, _TYPES.get(path.suffix, "text/javascript"))
+
+    return Route(address, serve)

@@ -1,0 +1,113 @@
+"""The server's page, used in a browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from support.browser import Page, open_page
+from support.chats import export_chat_model
+from support.once import made_once
+from support.servers import Server, serving
+
+pytestmark = pytest.mark.check
+
+READY = "document.querySelector('h1').textContent == 'stories'"
+IDLE = "document.getElementById('send').textContent == 'Send'"
+TEXTS = "[...document.querySelectorAll('.message')].map(e => e.textContent.trim())"
+# The template writes the last message alone, in Markdown that a page must not run.
+HOSTILE = "**bold** <img src=x onerror=alert(1)> [a](javascript:alert(1)) [b](https://example.com)"
+
+
+@pytest.fixture(scope="module")
+def server(
+    cpp_build: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    source = shared_data / "stories260K"
+    pte = made_once(
+        tmp_path_factory,
+        "page",
+        lambda directory: export_chat_model(source, directory, max_context_len=160),
+    )
+    with serving(pte, "--name", "stories", "--threads", "1") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with open_page(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+def open_chat(page: Page, server: Server, width: int, height: int, dark: bool) -> None:
+    page.show(server.address + "/", width, height, dark)
+    page.wait(READY)
+
+
+def write(page: Page, text: str) -> None:
+    page.run(f"document.getElementById('text').value = {text!r}")
+    page.click("#send")
+
+
+@pytest.mark.parametrize(("width", "height", "dark"), [(360, 740, False), (1280, 800, True)])
+def test_a_talk(page: Page, server: Server, width: int, height: int, dark: bool) -> None:
+    open_chat(page, server, width, height, dark)
+    page.click("#clear")
+    write(page, "Once upon a time")
+    page.wait(f"({TEXTS}).length == 2 && {IDLE}")
+    question, answer = page.run(TEXTS)
+    assert question == "Once upon a time" and answer
+    assert "tokens" in page.run("document.getElementById('status').textContent")
+    write(page, "   ")
+    assert page.run("document.getElementById('status').textContent") == "Write something first."
+    assert page.run("document.documentElement.scrollWidth") <= width
+    page.click("summary")
+    for name in ("system", "temperature", "top_p", "max_tokens"):
+        inside = f"document.getElementById('{name}').getBoundingClientRect()"
+        assert page.run(f"{inside}.right") <= width
+    # It outlives a reload.
+    open_chat(page, server, width, height, dark)
+    page.wait(f"({TEXTS}).length == 2")
+    assert page.run(TEXTS) == [question, answer]
+    page.click("#clear")
+    open_chat(page, server, width, height, dark)
+    assert page.run(TEXTS) == []
+    assert not page.complaints, page.complaints
+    assert all(address.startswith(server.address) for address in page.requests)
+
+
+def test_old_messages_are_dropped_and_errors_are_told_once(page: Page, server: Server) -> None:
+    open_chat(page, server, 360, 740, False)
+    page.run("document.getElementById('max_tokens').value = '30'")
+    for count in (2, 4, 6, 8):
+        write(page, "Once upon a time there was a girl who liked to play")
+        page.wait(f"({TEXTS}).length == {count} && {IDLE}")
+    assert page.run("document.querySelectorAll('.dropped').length") >= 2
+    assert "no longer fit" in page.run("document.getElementById('status').textContent")
+    page.click("#clear")
+    for _ in range(2):
+        write(page, "word " * 300)
+        page.wait(f"{IDLE} && document.getElementById('status').textContent.startsWith('Error')")
+        assert page.run(TEXTS) == []
+        assert page.run("document.getElementById('text').value.length") == 1500
+    assert "maximum context length" in page.run("document.getElementById('status').textContent")
+    page.complaints.clear()  # the browser's own line of the refused request
+
+
+def test_markdown_is_shown_and_nothing_of_it_runs(page: Page, server: Server) -> None:
+    open_chat(page, server, 1280, 800, False)
+    page.run(
+        "import('/web/page/markdown.mjs').then(m => "
+        f"document.getElementById('log').append(m.render({HOSTILE!r})))"
+    )
+    page.wait("document.querySelector('#log strong') !== null")
+    found = page.run("document.getElementById('log').innerHTML")
+    assert "<img" not in found and "javascript" not in found and "onerror" not in found
+    assert '<a href="https://example.com" target="_blank" rel="noopener noreferrer">b</a>' in found
+
+
+def test_only_the_pages_files_are_served(server: Server) -> None:
+    for path in ("/page/index.html", "/page/../app.py", "/web/vendor/LICENSE-marked", "/page/"):
+        assert httpx.get(server.address + path).status_code == 404
+    headers = httpx.get(server.address + "/").headers
+    assert "default-src 'self'" in headers["content-security-policy"]
