@@ -1,6 +1,6 @@
 """llama.cpp's paths about the model: /tokenize, /detokenize and /props."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from starlette.requests import Request
@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from runtime.server.answering import Answering
 from runtime.server.errors import HttpError
-from runtime.server.requests import Fields
+from runtime.server.requests import Fields, No
 
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -23,7 +23,7 @@ class TokenizeBody(Fields):
 
     content: str
     add_special: bool = False
-    parse_special: Literal[False] = False
+    parse_special: No = False
     with_pieces: bool = False
 
 

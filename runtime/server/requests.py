@@ -7,6 +7,7 @@ decided in `fields`.
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -24,6 +25,17 @@ _MOST_STOPS = 64
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+def _refuse(value: bool) -> bool:
+    if value:
+        raise ValueError("true is not supported")
+    return value
+
+
+# Pydantic takes 0 for Literal[False], and false for Literal[0].
+No = Annotated[bool, Field(json_schema_extra={"const": False}), AfterValidator(_refuse)]
+Zero = Annotated[int, Field(ge=0, le=0)]
 
 
 class Fields(BaseModel):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.servers import export_caller, serving
 
-pytestmark = pytest.mark.check
+FIRST = "^/(v1/(chat/completions|completions|models)|health|metrics)"
 
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,"
@@ -15,8 +15,19 @@ CHECKS = (
 )
 
 
+@pytest.mark.parametrize(
+    "which",
+    [
+        pytest.param("--include-path-regex", marks=pytest.mark.check),
+        pytest.param("--exclude-path-regex", marks=pytest.mark.soak),
+    ],
+)
 def test_answers_are_as_described(
-    cpp_build: Path, shared_data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    cpp_build: Path,
+    shared_data: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    which: str,
 ) -> None:
     pte = export_caller(shared_data, tmp_path_factory)
     with serving(pte, "--name", "stories", "--threads", "1", "--max-tokens", "20") as server:
@@ -26,8 +37,9 @@ def test_answers_are_as_described(
                 "run",
                 server.address + "/openapi.json",
             ),
-            *("--checks", CHECKS, "--max-examples", "15", "--seed", "1"),
+            *("--checks", CHECKS, "--max-examples", "25", "--seed", "1"),
             *("--generation-database", "none"),
+            *(which, FIRST),
         ]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=tmp_path)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=1500, cwd=tmp_path)
         assert result.returncode == 0, result.stdout[-5000:]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from runtime.server.requests import Fields, FunctionTool, NamesModel
+from runtime.server.requests import Fields, FunctionTool, NamesModel, Zero
 
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
@@ -22,7 +22,7 @@ class Options(Fields):
     repeat_penalty: float | None = Field(None, gt=0)
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    mirostat: Literal[0] | None = None
+    mirostat: Zero | None = None
 
     @property
     def fields(self) -> dict[str, Any]:

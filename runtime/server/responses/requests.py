@@ -4,7 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from runtime.server.requests import MAX_TOKENS, Fields, Name, NamesModel, TextFormat
+from runtime.server.requests import (
+    MAX_TOKENS,
+    Fields,
+    Name,
+    NamesModel,
+    No,
+    TextFormat,
+    Zero,
+)
 
 
 class Part(Fields):
@@ -132,11 +140,11 @@ class ResponseRequest(NamesModel):
     reasoning: ReasoningConfig | None = None
     store: bool | None = Field(None, description="false: the response is not kept")
     stream: bool | None = None
-    background: Literal[False] | None = None
+    background: No | None = None
     conversation: None = None
     prompt: None = None
     truncation: Literal["disabled"] | None = None
-    top_logprobs: Literal[0] | None = None
+    top_logprobs: Zero | None = None
     include: list[Literal["reasoning.encrypted_content"]] | None = Field(
         None, description="no effect"
     )
