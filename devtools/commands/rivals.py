@@ -163,8 +163,13 @@ def make_rivals(
     if rival.suffix == ".pte":
         return [open_model(rival.stem, rival, options.bench)]
     if rival.name == BENCH:
-        return [same(f"build {rival.absolute().parent.name}", bench=rival)]
+        return [same(f"build {_tree(rival.absolute().parent)}", bench=rival)]
     return [(engine, None) for engine in _llama(rival, ours, options, note)]
+
+
+def _tree(build: Path) -> str:
+    """What tells a build directory from others: of `before/build` the tree that it belongs to."""
+    return build.parent.name if build.name == "build" else build.name
 
 
 def _made(

@@ -219,8 +219,12 @@ def test_conversations_at_once(
     embedded_cpu_pte: Path, run: Run, cpp_build: Path, tmp_path: Path
 ) -> None:
     """In an engine of ours, and in that of another build."""
-    out, picture, other = tmp_path / "run.json", tmp_path / "run.svg", tmp_path / "before" / "bench"
-    other.parent.mkdir()
+    out, picture, other = (
+        tmp_path / "run.json",
+        tmp_path / "run.svg",
+        tmp_path / "before/build/bench",
+    )
+    other.parent.mkdir(parents=True)
     other.symlink_to(cpp_build / "bench")
     result = run(
         *(embedded_cpu_pte, "--sequences", "1,3", "--repeats", "2", "--against", other),
