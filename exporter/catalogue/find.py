@@ -5,7 +5,13 @@ from pathlib import Path
 
 from exporter.catalogue.names import preset_name
 from exporter.catalogue.presets import PRESETS, resolve_model
-from exporter.checkpoint import Checkpoint, open_checkpoint, read_adapters, with_adapter
+from exporter.checkpoint import (
+    Checkpoint,
+    open_checkpoint,
+    read_adapters,
+    refuse_adapter_beside,
+    with_adapter,
+)
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.family import Family
@@ -44,6 +50,8 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
         )
         listener.note(f"Exporting the language model of {checkpoint.name} alone, without {parts}.")
     apart = read_adapters(checkpoint, options.adapters)
+    if options.adapter is None and not options.adapters:
+        refuse_adapter_beside(checkpoint)
     if options.adapter is not None:
         checkpoint = with_adapter(checkpoint, options.adapter)
     return replace(checkpoint, adapters=apart)

@@ -15,14 +15,16 @@ import torch
 from torch import Tensor
 
 from exporter.checkpoint import hub
-from exporter.checkpoint.adapter_config import AdapterConfig, read_adapter_config
+from exporter.checkpoint.adapter_config import CONFIG, AdapterConfig, read_adapter_config
 from exporter.checkpoint.checkpoint import EMBEDDING, HEAD, Checkpoint
 from exporter.checkpoint.language_part import part_of
+from exporter.checkpoint.pickled_file import PickledFile
 from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 
 WEIGHTS = "adapter_model.safetensors"
+PICKLED = "adapter_model.bin"  # as PEFT wrote it before
 _PAIRS = (("lora_A", "lora_B"), ("lora_embedding_A", "lora_embedding_B"))
 _KEY = re.compile(
     r"base_model\.model\.(?P<module>.+?)\."
@@ -117,6 +119,21 @@ def with_adapter(checkpoint: Checkpoint, source: str | Path) -> Checkpoint:
     return replace(checkpoint, config=config, weights=adapted)
 
 
+def refuse_adapter_beside(checkpoint: Checkpoint) -> None:
+    """Refuses an adapter in the model's own directory that nobody asked for: other libraries would
+    load it with the model.
+
+    Raises:
+        ExportError: there is one.
+    """
+    path = checkpoint.directory / CONFIG
+    if path.is_file():
+        raise ExportError(
+            f"{path} says that an adapter belongs to this model: merge it with --adapter "
+            f"{checkpoint.directory}, or move {CONFIG} away to export the model without it."
+        )
+
+
 def find_adapter(source: str | Path) -> Path:
     """The directory of an adapter.
 
@@ -147,11 +164,14 @@ def read_changes(directory: Path, checkpoint: Checkpoint) -> dict[str, Change]:
     """
     weights, model = checkpoint.weights, checkpoint.name
     config, path = read_adapter_config(directory), directory / WEIGHTS
-    if not path.is_file():
-        raise ExportError(
-            f"{directory} has no {WEIGHTS}; save the adapter with safe_serialization=True."
-        )
-    file = SafetensorsFile(path)
+    file: SafetensorsFile | PickledFile
+    if path.is_file():
+        file = SafetensorsFile(path)
+    else:
+        path = directory / PICKLED
+        if not path.is_file():
+            raise ExportError(f"{directory} has neither {WEIGHTS} nor {PICKLED}; save it again.")
+        file = PickledFile(path)
     modules: dict[str, dict[str, Tensor]] = {}
     for key in file.shapes():
         if _ORIGINAL in key:

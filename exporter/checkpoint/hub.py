@@ -22,6 +22,7 @@ from exporter.errors import ExportError
 
 _NEEDED = [
     "adapter_config.json",
+    "adapter_model.bin",
     "adapter_model.safetensors",
     "config.json",
     "generation_config.json",

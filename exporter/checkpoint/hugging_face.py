@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from exporter.checkpoint import adapter_config
 from exporter.checkpoint.language_part import find_language_part
 from exporter.checkpoint.pickled_file import PickledFile
 from exporter.checkpoint.safetensors_file import SafetensorsFile
@@ -114,6 +115,11 @@ def read_config(path: Path, family: Family | None = None) -> tuple[Family, Decod
     try:
         fields = read_object(path)
     except FileNotFoundError:
+        if (path.parent / adapter_config.CONFIG).is_file():
+            raise ExportError(
+                f"{path.parent} is an adapter, not a model: export its base model"
+                f"{_named(path.parent)} with --adapter {path.parent}."
+            ) from None
         raise ExportError(
             f"{path.parent} has no {path.name}; a Hugging Face model directory has one next to its "
             "weights: check the path of --checkpoint."
@@ -124,6 +130,12 @@ def read_config(path: Path, family: Family | None = None) -> tuple[Family, Decod
         return family, family.spec(language)
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from None
+
+
+def _named(adapter: Path) -> str:
+    """The name of an adapter's base model, if the adapter tells it."""
+    base = read_object(adapter / adapter_config.CONFIG).get("base_model_name_or_path")
+    return f" {base}" if isinstance(base, str) and base else ""
 
 
 def read_model_config(directory: Path, family: Family | None) -> tuple[Family, DecoderSpec]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from delegates import get_delegate
 from exporter.catalogue.find import open_model
+from exporter.checkpoint import refuse_adapter_beside
 from exporter.file.pte import read_report
 from exporter.plan.plan import empty_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
@@ -81,6 +82,7 @@ def open_scored(model: str, run_as: RunAs, advance: Advance, context: int | None
 
 def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Scored:
     checkpoint = open_model(model)
+    refuse_adapter_beside(checkpoint)
     config = checkpoint.config if context is None else checkpoint.config.for_context(context)
     decoder = empty_model(config).eval()
     checkpoint.check(decoder)

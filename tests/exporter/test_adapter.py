@@ -1,6 +1,8 @@
 """LoRA adapters that PEFT writes: merged, the model computes what PEFT's own model does."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,16 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
+from support.exported import Quiet
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from exporter.catalogue.find import find_checkpoint
 from exporter.checkpoint import Checkpoint, open_checkpoint, with_adapter
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
+from exporter.options import ExportOptions
+from quant.scheme import Scheme
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning",
@@ -122,6 +128,32 @@ def refusal(base: Path, adapter: Path | str) -> str:
     return str(raised.value)
 
 
+def test_weights_as_peft_wrote_them_before(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    base, adapter = pair
+    pickled = changed(adapter, tmp_path)
+    weights = pickled / "adapter_model.safetensors"
+    torch.save(load_file(weights), pickled / "adapter_model.bin")
+    weights.unlink()
+    have, want = (logits(with_adapter(open_checkpoint(base), at)) for at in (pickled, adapter))
+    assert torch.equal(have, want)
+
+
+def test_an_adapter_in_the_models_directory(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    """Other libraries load both."""
+    base, adapter = pair
+    both = shutil.copytree(base, tmp_path / "both")
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy(adapter / name, both)
+    options = ExportOptions(model=str(both), out=tmp_path / "x.pte", scheme=Scheme("none"))
+    with pytest.raises(ExportError, match="says that an adapter belongs to this model: merge it"):
+        find_checkpoint(options, Quiet())
+    merged = find_checkpoint(replace(options, adapter=str(both)), Quiet())
+    assert torch.equal(logits(merged), logits(with_adapter(open_checkpoint(base), adapter)))
+    named = f"is an adapter, not a model: export its base model .*with --adapter {adapter}"
+    with pytest.raises(ExportError, match=named):
+        open_checkpoint(adapter)
+
+
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("settings", CASES, ids=str)
 def test_it_computes_what_peft_computes(
@@ -218,7 +250,9 @@ def test_what_is_no_adapter(pair: tuple[Path, Path], tmp_path: Path) -> None:
     alone = changed(adapter, tmp_path)
     weights = alone / "adapter_model.safetensors"
     weights.unlink()
-    assert "has no adapter_model.safetensors; save" in refusal(base, alone)
+    assert "has neither adapter_model.safetensors nor adapter_model.bin; save" in refusal(
+        base, alone
+    )
     tensors = load_file(adapter / weights.name)
     first = next(name for name in tensors if "lora_A" in name)
     save_file({name: t for name, t in tensors.items() if name != first}, weights)
