@@ -53,9 +53,9 @@ def allowed_by(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Allowed:
         return allowed_by(target(ref, root), root, depth + 1)
     for name in ("anyOf", "oneOf"):
         if isinstance(parts := schema.get(name), list):
-            found = [allowed_by(part, root, depth + 1) for part in parts]
-            free = frozenset(kind for one in found for kind in one.kinds)
-            return Allowed(free, tuple(value for one in found for value in one.listed))
+            options = [allowed_by(part, root, depth + 1) for part in parts]
+            free = frozenset(kind for one in options for kind in one.kinds)
+            return Allowed(free, tuple(value for one in options for value in one.listed))
     if isinstance(parts := schema.get("allOf"), list) and parts:
         rest = {key: value for key, value in schema.items() if key != "allOf"}
         every = [allowed_by(part, root, depth + 1) for part in parts]

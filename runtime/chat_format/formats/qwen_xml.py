@@ -38,10 +38,10 @@ class QwenXml:
         return [f"<function={tool.name}>" for tool in tools]
 
     def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
-        found = _FUNCTION.fullmatch(text)
-        if found is None:
+        match = _FUNCTION.fullmatch(text)
+        if match is None:
             raise ValueError("a call has no function")
-        name, body = found.groups()
+        name, body = match.groups()
         root = next((tool.parameters for tool in tools if tool.name == name), {})
         schemas = {n: schema_at(one.places, root) for n, one in properties_of(root).items()}
         arguments, at = {}, 0
