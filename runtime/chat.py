@@ -44,12 +44,13 @@ class Chat:
         data = utf8_of("the system prompt", system)
         error = ctypes.create_string_buffer(ERROR_SIZE)
         with runner._holding() as handle:
+            while runner._chats_gone:
+                library().thimble_chat_end(handle, runner._chats_gone.pop())
             begin = library().thimble_chat_begin
             self._number: int = begin(handle, data, len(data), error, ERROR_SIZE)
         if self._number < 0:
             raise RunnerError(text_of(error).replace(_OF_PROGRAM, "use generate()"))
-        runner._chat_used = self._number
-        weakref.finalize(self, runner._forget_chat, self._number)
+        weakref.finalize(self, runner._chats_gone.append, self._number)
 
     def say(
         self,
@@ -85,16 +86,9 @@ class Chat:
         Raises:
             RunnerError: the runner is closed or busy.
         """
-        count = ctypes.c_int64()
-        choose, used = library().thimble_chat_choose, self._runner._chat_used
-
-        def read(handle: int, error: Any, size: int) -> int:
-            failed: int = choose(handle, self._number, error, size)
-            count.value = library().thimble_chat_turns(handle)
-            return failed or choose(handle, used, error, size)  # reading is no use
-
-        self._runner._call(read)
-        return count.value
+        with self._runner._holding() as handle:
+            turns: int = library().thimble_chat_turns_of(handle, self._number)
+        return turns
 
     def _chosen(self, function: Callable[..., int]) -> Callable[..., int]:
         """A function of the library for this conversation."""
@@ -103,8 +97,6 @@ class Chat:
         def call(handle: int, *arguments: Any) -> int:
             *_, error, size = arguments
             failed: int = choose(handle, number, error, size)
-            if not failed:
-                self._runner._chat_used = number
             return failed or function(handle, *arguments)
 
         return call

@@ -174,6 +174,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "chat_end": (None, pointer, wide),
         "chat_reset": (number, pointer, text, size),
         "chat_turns": (wide, pointer),
+        "chat_turns_of": (wide, pointer, wide),
         "stats": (text, pointer),
         "encode": (wide, pointer, text, size, tokens, wide),
         "token_text": (pointer, pointer, ctypes.c_int32, ctypes.POINTER(size)),

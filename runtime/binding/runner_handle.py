@@ -16,7 +16,6 @@ class RunnerHandle:
     """A runner of the library, used by one thread at a time, and freed when that is done."""
 
     _handle: int | None = None
-    _chat_used = 0  # the conversation that save() writes
     _process = 0  # of none, until it is started
 
     def _start(self) -> None:
@@ -24,6 +23,7 @@ class RunnerHandle:
         self._busy = threading.Lock()  # held by whoever uses the model: one at a time
         self._using = threading.Lock()  # held while this Runner's handle is at work
         self._closing = False
+        self._chats_gone: list[int] = []  # to be forgotten when another begins
         self._on_close: Callable[[], None] | None = None  # ends what uses the handle for longer
         self._control = threading.Lock()  # held by whoever needs the handle while the model runs
 
@@ -82,15 +82,6 @@ class RunnerHandle:
             with self._using:
                 yield self._open()
         finally:
-            self._busy.release()
-
-    def _forget_chat(self, number: int) -> None:
-        """Forgets the conversation of a Chat that is gone, unless the Runner is at work."""
-        if self._busy.acquire(blocking=False):
-            if self._using.acquire(blocking=False):
-                if self._handle is not None:
-                    library().thimble_chat_end(self._handle, number)
-                self._using.release()
             self._busy.release()
 
     def _acquire(self) -> None:

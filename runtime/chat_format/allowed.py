@@ -1,12 +1,20 @@
 """Which values a JSON schema allows, for formats that write strings without quotes."""
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from typing import Any
 
 from runtime.chat_format.schemas import target
 
 _MOST_DEPTH = 20  # of schemas in schemas
+_BOUNDS = {
+    **{"minimum": ge, "maximum": le, "exclusiveMinimum": gt, "exclusiveMaximum": lt},
+    "multipleOf": lambda value, step: not isinstance(step, int) or step == 0 or value % step == 0,
+}
+_LENGTHS = {"minLength": ge, "maxLength": le}
 _NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
@@ -45,9 +53,9 @@ def allowed_by(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Allowed:
         return allowed_by(target(ref, root), root, depth + 1)
     for name in ("anyOf", "oneOf"):
         if isinstance(parts := schema.get(name), list):
-            found = [allowed_by(part, root, depth + 1) for part in parts]
-            free = frozenset(kind for one in found for kind in one.kinds)
-            return Allowed(free, tuple(value for one in found for value in one.listed))
+            options = [allowed_by(part, root, depth + 1) for part in parts]
+            free = frozenset(kind for one in options for kind in one.kinds)
+            return Allowed(free, tuple(value for one in options for value in one.listed))
     if isinstance(parts := schema.get("allOf"), list) and parts:
         rest = {key: value for key, value in schema.items() if key != "allOf"}
         every = [allowed_by(part, root, depth + 1) for part in parts]
@@ -57,7 +65,44 @@ def allowed_by(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Allowed:
     if isinstance(values := schema.get("enum"), list):
         return Allowed(frozenset(), tuple(values))
     kinds = schema.get("type")
-    return Allowed(frozenset(map(str, kinds if isinstance(kinds, list) else [kinds or "string"])))
+    named = map(str, kinds if isinstance(kinds, list) else [kinds or "string"])
+    return Allowed(frozenset([*named, *(["null"] if schema.get("nullable") is True else [])]))
+
+
+def allows(schema: Any, value: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    """Whether a schema allows a value; of a list or an object, whether it allows the type."""
+    if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
+        return schema is not False
+    if value is None and schema.get("nullable") is True:
+        return True
+    parts = [target(schema["$ref"], root)] if isinstance(schema.get("$ref"), str) else []
+    every = [[part] for part in [*parts, *(_list_of(schema, "allOf") or ())]]
+    some = [options for name in ("anyOf", "oneOf") if (options := _list_of(schema, name))]
+    if not all(any(allows(one, value, root, depth + 1) for one in part) for part in every + some):
+        return False
+    kind = _kind(value)
+    kinds = _list_of(schema, "type") or [schema.get("type", kind)]
+    if kind not in kinds and not (kind == "integer" and "number" in kinds):
+        return False
+    listed = [schema["const"]] if "const" in schema else _list_of(schema, "enum")
+    if listed is not None and not any(_kind(one) == kind and one == value for one in listed):
+        return False
+    if isinstance(value, str):
+        with suppress(re.error, TypeError):
+            if not re.search(schema.get("pattern", ""), value):
+                return False
+        return _is_within(len(value), schema, _LENGTHS)
+    return kind not in ("integer", "number") or _is_within(value, schema, _BOUNDS)
+
+
+def _is_within(number: float, schema: Mapping[str, Any], bounds: Mapping[str, Any]) -> bool:
+    limits = ((holds, schema.get(key)) for key, holds in bounds.items())
+    return all(holds(number, n) for holds, n in limits if _kind(n) in ("integer", "number"))
+
+
+def _list_of(schema: Mapping[str, Any], key: str) -> list[Any] | None:
+    value = schema.get(key)
+    return value if isinstance(value, list) else None
 
 
 def _says(schema: Mapping[str, Any]) -> bool:
@@ -74,4 +119,4 @@ def _common(parts: list[Allowed]) -> Allowed:
 
 
 def _kind(value: Any) -> str:
-    return _NAMES.get(type(value), "object")
+    return _NAMES.get(type(value), "array" if isinstance(value, list) else "object")

@@ -27,8 +27,8 @@ class CallEnd:
         Args:
             text: the same as before, and more; another one once an end was found.
         """
-        while (found := self._first(text)) is not None:
-            at, mark = found
+        while (mark_found := self._first(text)) is not None:
+            at, mark = mark_found
             calls = self.read(text[:at])
             if calls is not None:
                 self._tried = 0
@@ -51,13 +51,13 @@ class CallEnd:
     def cut(self, text: str) -> tuple[str, str] | None:
         """What is no call, with the mark behind it, and the rest of the text; None: no mark."""
         self._tried = 0
-        found = self._first(text)
-        if found is None:
+        first = self._first(text)
+        if first is None:
             return None
-        end = found[0] + len(found[1])
+        end = first[0] + len(first[1])
         return text[:end], text[end:]
 
     def _first(self, text: str) -> tuple[int, str] | None:
         """The first mark that was not tried, and where it is."""
-        found = [(text.find(mark, self._tried), mark) for mark in self._marks]
-        return min(((at, mark) for at, mark in found if at >= 0), default=None)
+        places = [(text.find(mark, self._tried), mark) for mark in self._marks]
+        return min(((at, mark) for at, mark in places if at >= 0), default=None)

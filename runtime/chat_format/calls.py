@@ -71,7 +71,9 @@ class Tool:
         if self.strict:
             return self.parameters
         names = dict.fromkeys(properties_of(self.parameters), True)
-        return {"type": "object", "properties": names, "additionalProperties": False}
+        unlisted = not names or "patternProperties" in self.parameters
+        may_add = self.parameters.get("additionalProperties", unlisted) is not False
+        return {"type": "object", "properties": names, "additionalProperties": may_add}
 
 
 def make_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:

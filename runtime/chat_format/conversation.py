@@ -125,13 +125,15 @@ def _prepare(
 
 
 def _call_format(template: ChatTemplate) -> CallFormat:
-    found = find_format(template.source, template.special.texts) if template.takes_tools else None
-    if found is None:
+    call_format = (
+        find_format(template.source, template.special.texts) if template.takes_tools else None
+    )
+    if call_format is None:
         raise RunnerError(
             "the model cannot call functions: its chat template has no tools, or writes calls in a "
             "form that is not supported; leave out tools"
         )
-    return found
+    return call_format
 
 
 def _callable(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> list[Tool]:
@@ -143,17 +145,17 @@ def _callable(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> list[To
     functions = [_function(tool) for tool in tools]
     if choice == "none" or (not tools and choice == "auto"):
         return []
-    wanted = choice if isinstance(choice, str) else _function(choice)["name"]
-    any_of_them = wanted in ("auto", "required")
-    found = []
+    name_of_choice = choice if isinstance(choice, str) else _function(choice)["name"]
+    any_of_them = name_of_choice in ("auto", "required")
+    offered = []
     for function in functions:
-        if any_of_them or function["name"] == wanted:
+        if any_of_them or function["name"] == name_of_choice:
             strict = choice != "auto" or bool(function.get("strict"))
-            found.append(Tool(function["name"], _parameters(function), strict))
-    if not found:
-        name = "a function" if any_of_them else repr(wanted)
+            offered.append(Tool(function["name"], _parameters(function), strict))
+    if not offered:
+        name = "a function" if any_of_them else repr(name_of_choice)
         raise RunnerError(f"tool_choice asks for {name}, which is not in tools")
-    return found
+    return offered
 
 
 def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:

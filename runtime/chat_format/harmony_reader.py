@@ -44,8 +44,8 @@ class HarmonyReader:
                 if ended is None:
                     return events  # calls are passed on whole
                 calls, rest = ended
-                said = self._rest[: len(self._rest) - len(rest)]
-                events += calls or _text(said)
+                message = self._rest[: len(self._rest) - len(rest)]
+                events += calls or _text(message)
                 self._header, self._rest = None, rest
                 continue
             before, marker, self._rest = split_at(self._rest, self._ends)

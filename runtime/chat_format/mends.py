@@ -123,9 +123,9 @@ def _content_before_calls(messages: Messages) -> Messages:
     mended: Messages = []
     for message in messages:
         if "tool_calls" in message and message["content"]:
-            said = {name: value for name, value in message.items() if name != "tool_calls"}
+            content = {name: value for name, value in message.items() if name != "tool_calls"}
             calls = {"role": message["role"], "content": "", "tool_calls": message["tool_calls"]}
-            mended += [said, calls]
+            mended += [content, calls]
         else:
             mended.append(message)
     return mended

@@ -20,10 +20,10 @@ def place_functions(
     them from there, as Phi-4-mini's does."""
     if not _TOOLS_OF_A_MESSAGE.search(source):
         return messages
-    told = json.dumps([tool["function"] for tool in tools], ensure_ascii=False)
+    functions = json.dumps([tool["function"] for tool in tools], ensure_ascii=False)
     if messages[0]["role"] != "system":
         messages = [{"role": "system", "content": ""}, *messages]
-    return [{**messages[0], "tools": told}, *messages[1:]]
+    return [{**messages[0], "tools": functions}, *messages[1:]]
 
 
 def place_calls(messages: Messages, source: str, calls: CallFormat | None) -> Messages:

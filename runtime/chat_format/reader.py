@@ -45,9 +45,9 @@ def split_at(text: str, markers: Sequence[str]) -> tuple[str, str | None, str]:
     Returns what is before it, the marker and the rest; without a marker None, and as the rest what
     may be the beginning of one.
     """
-    found = [(at, -len(marker), marker) for marker in markers if (at := text.find(marker)) >= 0]
-    if found:
-        at, _, marker = min(found)
+    places = [(at, -len(marker), marker) for marker in markers if (at := text.find(marker)) >= 0]
+    if places:
+        at, _, marker = min(places)
         return text[:at], marker, text[at + len(marker) :]
     decided = len(text) - beginning_at_end(text, markers)
     return text[:decided], None, text[decided:]

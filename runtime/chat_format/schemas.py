@@ -22,7 +22,7 @@ class Property:
 
 def properties_of(root: Mapping[str, Any]) -> dict[str, Property]:
     """Returns the properties of an object's schema, those of its `$ref` and `allOf` included."""
-    found: dict[str, Property] = {}
+    properties: dict[str, Property] = {}
     required: set[str] = set()
 
     def walk(schema: Any, place: str, depth: int) -> None:
@@ -36,17 +36,17 @@ def properties_of(root: Mapping[str, Any]) -> dict[str, Property]:
                     walk(part, f"{place}/allOf/{n}", depth + 1)
             elif key == "properties" and isinstance(value, Mapping):
                 for name in value:
-                    one = found.setdefault(name, Property())
+                    one = properties.setdefault(name, Property())
                     one.places.append(f"{place}/properties/{_escaped(name)}")
             elif key == "required" and isinstance(value, list | tuple):
                 required.update(name for name in value if isinstance(name, str))
 
     walk(root, "#", 0)
-    for name in sorted(required - found.keys()):  # of any value
-        found[name] = Property()
+    for name in sorted(required - properties.keys()):  # of any value
+        properties[name] = Property()
     for name in required:
-        found[name].required = True
-    return found
+        properties[name].required = True
+    return properties
 
 
 def unlisted_place(name: str, root: Mapping[str, Any]) -> str | None:

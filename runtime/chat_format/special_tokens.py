@@ -29,14 +29,14 @@ class SpecialTokens:
     def symbols(self, text: str) -> list[str]:
         """The characters of a format's text, and its special tokens whole."""
         symbols, at = [], 0
-        for found in self.pattern.finditer(text):
-            symbols += [*text[at : found.start()], found[0]]
-            at = found.end()
+        for match in self.pattern.finditer(text):
+            symbols += [*text[at : match.start()], match[0]]
+            at = match.end()
         return symbols + list(text[at:])
 
     def written(self, text: str) -> str:
         """A format's text as readers have it: each special token is one character."""
-        return self.pattern.sub(lambda found: self._characters.get(found[0], ""), text)
+        return self.pattern.sub(lambda match: self._characters.get(match[0], ""), text)
 
     def read(self, piece: str) -> str:
         """A piece of an answer in the same form."""

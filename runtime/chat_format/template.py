@@ -84,7 +84,7 @@ class ChatTemplate:
             raise RunnerError(f"{min(taken)} is no variable of a chat template: it has a field")
         marks = _unused_characters(messages, tools)
         marked, functions = self._marked(messages, marks), self._marked(tools or [], marks)
-        found, refusal = None, None
+        rendered, refusal = None, None
         for n, (history, known) in enumerate(attempts(marked, functions, self.source)):
             given = {**(variables or {}), "tools": known if known or n > 0 else None}
             try:
@@ -92,13 +92,13 @@ class ChatTemplate:
             except jinja2.TemplateError as error:
                 refusal = refusal or re.sub(f"[{marks}]", "", str(error)) or type(error).__name__
                 continue
-            found = text if found is None else found
+            rendered = text if rendered is None else rendered
             if has_all(text, marked):
-                found = text
+                rendered = text
                 break
-        if found is None:
+        if rendered is None:
             raise RunnerError(f"the model's chat template refuses the messages: {refusal}")
-        return list(_pieces(found, marks))
+        return list(_pieces(rendered, marks))
 
     def _placed(self, messages: Messages, tools: Sequence[Mapping[str, Any]]) -> Messages:
         """The messages with what the template does not write of functions and calls."""
@@ -109,7 +109,7 @@ class ChatTemplate:
     def _marked(self, value: Any, marks: str) -> Any:
         """Puts the two marks around each special token in the strings of `value`."""
         if isinstance(value, str):
-            return self.special.pattern.sub(lambda found: marks[0] + found[0] + marks[1], value)
+            return self.special.pattern.sub(lambda match: marks[0] + match[0] + marks[1], value)
         if isinstance(value, Mapping):
             return {self._marked(key, marks): self._marked(value[key], marks) for key in value}
         if isinstance(value, list | tuple):

@@ -62,10 +62,10 @@ def chat_options(
     options.pop("stop", None)  # the reader's, which knows what is content
     if request.logprobs:
         options["logprobs"] = request.top_logprobs or 0
-    wanted = [n for n in (request.max_new_tokens(), most_tokens) if n is not None]
-    if wanted:
-        options["max_new_tokens"] = min(wanted)
-    found = []
+    limits = [n for n in (request.max_new_tokens(), most_tokens) if n is not None]
+    if limits:
+        options["max_new_tokens"] = min(limits)
+    per_answer = []
     for index, (prompt, reader) in enumerate(zip(prompts, readers, strict=True)):
         own = dict(options)
         if isinstance(reader, StopReader):
@@ -75,8 +75,8 @@ def chat_options(
         if prompt.grammar is not None:
             own["grammar"] = prompt.grammar
             own["schema_unsupported"] = "relax" if relax else "refuse"
-        found.append(own)
-    return found
+        per_answer.append(own)
+    return per_answer
 
 
 class ChatAnswers:
@@ -153,8 +153,8 @@ class ChatAnswers:
         logprobs = None
         if self._request.logprobs and choice.logprobs:
             logprobs, choice.logprobs = {"content": choice.logprobs, "refusal": None}, []
-        found = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-        return self._reply.chunk([found])
+        part = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        return self._reply.chunk([part])
 
 
 def chat_readers(request: ChatRequest, prompts: Sequence[Prompt]) -> list[Reader]:

@@ -31,8 +31,8 @@ def completion_options(
     request: CompletionRequest, count: int, most_tokens: int | None
 ) -> list[dict[str, Any]]:
     options = request.options()
-    wanted = _DEFAULT_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
-    options["max_new_tokens"] = wanted if most_tokens is None else min(wanted, most_tokens)
+    tokens = _DEFAULT_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
+    options["max_new_tokens"] = tokens if most_tokens is None else min(tokens, most_tokens)
     if request.logprobs is not None:
         options["logprobs"] = request.logprobs
     seed = options.get("seed")
@@ -111,8 +111,8 @@ class CompletionAnswers:
     def _unseen(self, index: int, answer: Answer) -> int:
         """How many characters the prompt's tokens have in front of it: BOS, and a space that a
         tokenizer adds."""
-        prompt, told = self._prompts[index], _told(answer)
-        return len(told) - len(prompt) if isinstance(prompt, str) and told.endswith(prompt) else 0
+        prompt, text = self._prompts[index], _told(answer)
+        return len(text) - len(prompt) if isinstance(prompt, str) and text.endswith(prompt) else 0
 
     def _chunk(
         self, index: int, text: str, entries: Sequence[TokenLogprob], reason: str | None

@@ -63,10 +63,12 @@ class _Server:
             body = await self.gate.body(request, EmbeddingRequest)
             self._running += 1
             try:
-                found = await asyncio.to_thread(self._embedder.embed, body.texts, body.prompt_name)
+                vectors = await asyncio.to_thread(
+                    self._embedder.embed, body.texts, body.prompt_name
+                )
             finally:
                 self._running -= 1
-            return JSONResponse(self._answer(found.rows, found.tokens, body.encoding_format))
+            return JSONResponse(self._answer(vectors.rows, vectors.tokens, body.encoding_format))
 
         return await self.gate.guarded(request, work)
 

@@ -86,10 +86,10 @@ class HttpError(Exception):
 
 def not_valid(error: ValidationError) -> HttpError:
     """The first of a request's faults, as a sentence."""
-    found = error.errors(include_url=False)
+    faults = error.errors(include_url=False)
     # Of a union's members, the one that has the right type is what the client meant, then the one
     # that goes deepest.
-    fault = max(found, key=lambda each: (not each["type"].endswith("_type"), len(each["loc"])))
+    fault = max(faults, key=lambda one: (not one["type"].endswith("_type"), len(one["loc"])))
     parts = list(fault["loc"])
     if parts[:1] == ["response_format"]:
         del parts[1:2]  # its type, by which pydantic chooses
@@ -102,18 +102,18 @@ def not_valid(error: ValidationError) -> HttpError:
 def _sentence(place: str, fault: Mapping[str, Any]) -> str:
     if fault["type"] == "missing":
         return f"{place} is missing"
-    wanted = _MUST_BE.get(fault["type"])
-    if wanted is None:
+    right = _MUST_BE.get(fault["type"])
+    if right is None:
         reason = fault["msg"].removeprefix("Value error, ")
         return f"{place}: {reason}" if place else reason
     context = fault.get("ctx", {}).items()
-    wanted = wanted.format_map({name: _plain(value) for name, value in context})
+    right = right.format_map({name: _plain(value) for name, value in context})
     value = fault["input"]
     if isinstance(value, str | int | float | None):
         shown = json.dumps(value, ensure_ascii=False)
         if len(shown) <= _LONGEST:
-            return f"{place} is {shown}, but must be {wanted}"
-    return f"{place} must be {wanted}"
+            return f"{place} is {shown}, but must be {right}"
+    return f"{place} must be {right}"
 
 
 def _plain(value: Any) -> Any:

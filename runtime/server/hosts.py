@@ -30,10 +30,10 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            told = Headers(scope=scope).get("host", "")
-            name = host_name(told)
+            header = Headers(scope=scope).get("host", "")
+            name = host_name(header)
             if name is None:
-                error = HttpError(400, f"the request's Host is {told!r}, which is not a host")
+                error = HttpError(400, f"the request's Host is {header!r}, which is not a host")
                 return await error.response()(scope, receive, send)
             if not (is_loopback(name) or name in self._names):
                 error = HttpError(
@@ -49,8 +49,8 @@ class HostCheck:
 def host_name(header: str) -> str | None:
     """The name or address in a Host header, in lower case, without port, brackets and the root's
     dot; None if there is none."""
-    found = _HOST.fullmatch(header.strip())
-    return _same(found[1] or found[2]) if found else None
+    match = _HOST.fullmatch(header.strip())
+    return _same(match[1] or match[2]) if match else None
 
 
 def is_loopback(name: str) -> bool:

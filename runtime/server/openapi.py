@@ -148,14 +148,14 @@ def _get(
     down: bool = False,
 ) -> dict[str, Any]:
     schema = {"type": "object" if media_type == "application/json" else "string"}
-    found: dict[str, Any] = {"description": "It.", "content": {media_type: {"schema": schema}}}
-    responses = {"200": found}
+    response: dict[str, Any] = {"description": "It.", "content": {media_type: {"schema": schema}}}
+    responses = {"200": response}
     if key:
         responses["401"] = _failure(_ERRORS[401])
     if missing:
         responses["404"] = _failure(_ERRORS[404])
     if down:
-        responses["503"] = {**found, "description": "The model is being loaded."}
+        responses["503"] = {**response, "description": "The model is being loaded."}
     operation: dict[str, Any] = {"summary": summary, "responses": responses}
     return operation if key else {**operation, "security": []}
 

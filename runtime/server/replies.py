@@ -54,15 +54,15 @@ def finish_reason(stats: dict[str, Any]) -> str:
 
 def usage(all_stats: Iterable[dict[str, Any]], answers: int) -> dict[str, Any]:
     """The tokens of a request's answers, so many to each prompt; a prompt's count once."""
-    found = list(all_stats)
-    prompt = sum(s["prompt_tokens"] + s["cached_tokens"] for s in found[::answers])
-    answer = sum(s["generated_tokens"] for s in found)
+    stats = list(all_stats)
+    prompt = sum(s["prompt_tokens"] + s["cached_tokens"] for s in stats[::answers])
+    answer = sum(s["generated_tokens"] for s in stats)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": answer,
         "total_tokens": prompt + answer,
         "prompt_tokens_details": {
-            "cached_tokens": sum(s["cached_tokens"] for s in found[::answers])
+            "cached_tokens": sum(s["cached_tokens"] for s in stats[::answers])
         },
     }
 
@@ -162,7 +162,7 @@ class Offsets:
 def completion_logprobs(entries: Sequence[TokenLogprob], offsets: Offsets) -> dict[str, Any]:
     """The log-probabilities of tokens that go on where the last ones ended; one that follows
     nothing has none."""
-    found: dict[str, list[Any]] = {
+    columns: dict[str, list[Any]] = {
         "tokens": [],
         "token_logprobs": [],
         "top_logprobs": [],
@@ -173,8 +173,8 @@ def completion_logprobs(entries: Sequence[TokenLogprob], offsets: Offsets) -> di
         follows = not math.isnan(entry.logprob)
         # Of two tokens with one text, the likelier counts.
         top = {_name(data): finite(p) for _, data, p in reversed(entry.top)}
-        found["tokens"].append(text)
-        found["token_logprobs"].append(finite(entry.logprob) if follows else None)
-        found["top_logprobs"].append(top if follows else None)
-        found["text_offset"].append(offsets.next(entry.data))
-    return found
+        columns["tokens"].append(text)
+        columns["token_logprobs"].append(finite(entry.logprob) if follows else None)
+        columns["top_logprobs"].append(top if follows else None)
+        columns["text_offset"].append(offsets.next(entry.data))
+    return columns

@@ -114,15 +114,15 @@ class Sampling(_Numbers):
     def options(self) -> dict[str, Any]:
         """The options of an answer, as runtime.answer_options names them."""
         seed = None if self.seed is None else self.seed % 2**64
-        found = {number.name: getattr(self, number.name) for number in FIELD_NUMBERS}
-        if found["temperature"] is None:
-            found["temperature"] = 1.0
-        found |= {
+        options = {number.name: getattr(self, number.name) for number in FIELD_NUMBERS}
+        if options["temperature"] is None:
+            options["temperature"] = 1.0
+        options |= {
             "seed": seed,
             "stop": self.stops() or None,
             "logit_bias": {int(token): bias for token, bias in (self.logit_bias or {}).items()},
         }
-        return {name: value for name, value in found.items() if value not in (None, {})}
+        return {name: value for name, value in options.items() if value not in (None, {})}
 
 
 class Part(Fields):

@@ -11,6 +11,7 @@ import pytest
 from support.c_header import HEADER, constants, functions, structs
 from support.swift import Call, SwiftSource
 
+from runtime import Runner
 from runtime.build import build
 from runtime.errors import BuildError
 from runtime.packaging.apple_package import APPLE, SLICES, write_framework, write_package
@@ -73,6 +74,14 @@ def test_the_sample_uses_what_is_public() -> None:
     used = {"Runner", "Chat", "AnswerOptions", "say", "generate", "stats", "temperature", "topP"}
     assert used | {"decodeTokensPerSecond"} <= public
     assert all(re.search(rf"\b{name}\b", sample) for name in used)
+
+
+def test_the_statistics_are_those_of_an_answer(cpp_build: Path, stories_cpu_pte: Path) -> None:
+    text = (APPLE / "Sources" / "Thimble" / "Stats.swift").read_text(encoding="utf-8")
+    decoded = {raw or name for name, raw in re.findall(r'case (\w+)(?: = "(\w+)")?', text)}
+    with Runner(stories_cpu_pte, threads=1) as runner:
+        assert decoded <= runner.stats.keys()  # they are there before the first answer
+    assert {"stop_reason", "incomplete", "left_out"} <= decoded
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ FUNCTIONS = (
     "program_reset program_start_recording program_stop_recording"
 ).split()
 SILENT = (
-    "adapters adapter_at adapter interrupt constraint_notes chat_end chat_turns stats encode "
-    "token_text chat_template vocab_size length settings_free settings_special use_settings "
-    "engine_cancel engine_step engine_free free program_signature program_outputs program_free"
+    "adapters adapter_at adapter interrupt constraint_notes chat_end chat_turns chat_turns_of "
+    "stats encode token_text chat_template vocab_size length settings_free settings_special "
+    "use_settings engine_cancel engine_step engine_free free program_signature program_outputs "
+    "program_free"
 ).split()
 
 

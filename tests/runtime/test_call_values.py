@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from support.answer_pieces import pieces_of
 from support.call_templates import SPECIAL_TOKENS, TEMPLATES
@@ -153,6 +154,65 @@ def test_values_that_a_schema_lists(
     prompt = prompt_of("qwen-xml", schema)
     assert read(prompt, [said[0]]) == [ToolCall("f", json.dumps({"x": value}))]
     assert accepts(cpp_build, "grammar", prompt.grammar, said) == [True, False]
+
+
+COUNT = {"type": "integer", "minimum": 10}
+FIVE_OR_LESS = {"type": "string", "maxLength": 5}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"anyOf": [{"type": "string"}, {"type": "number"}]}, "5", 5),
+        ({"anyOf": [{"type": "string"}, {"type": "number"}]}, "-0.5", -0.5),
+        ({"anyOf": [{"type": "string"}, {"type": "number"}]}, "1.10", "1.10"),
+        ({"anyOf": [{"type": "string"}, {"type": "number"}]}, "007", "007"),
+        ({"anyOf": [{"type": "string"}, {"type": "number"}]}, "NaN", "NaN"),
+        ({"type": ["string", "number"]}, "1e999", "1e999"),
+        ({"type": ["string", "boolean"]}, "True", True),
+        ({"type": ["string", "array"]}, '["a", 1]', ["a", 1]),
+        ({"type": ["string", "object"]}, "{a", "{a"),
+        ({"oneOf": [{"type": "string", "pattern": "^a"}, COUNT]}, "12", 12),
+        ({"anyOf": [FIVE_OR_LESS, COUNT]}, "9", "9"),
+        ({"anyOf": [FIVE_OR_LESS, COUNT]}, "123456", 123456),
+        ({"anyOf": [FIVE_OR_LESS, {"$ref": "#/$defs/yes"}]}, "true", True),
+        ({"anyOf": [FIVE_OR_LESS, {"$ref": "#/$defs/yes"}]}, "false", "false"),
+        ({"anyOf": [{"enum": ["7", "8"]}, {"type": "integer"}]}, "7", "7"),
+        ({"anyOf": [{"enum": ["7", "8"]}, {"type": "integer"}]}, "9", 9),
+    ],
+)
+def test_a_string_or_another_value(
+    cpp_build: Path, schema: dict[str, Any], text: str, value: object
+) -> None:
+    """Where strings have no quotes, a text is the other value if the schema allows that one."""
+    said = CALLS["qwen-xml"].replace("VALUE", text)
+    prompt = prompt_of("qwen-xml", schema)
+    assert read(prompt, [said]) == [ToolCall("f", json.dumps({"x": value}))]
+    assert accepts(cpp_build, "grammar", prompt.grammar, [said]) == [True]
+    jsonschema.validate(value, {**schema, "$defs": {"yes": {"const": True}}})
+
+
+@pytest.mark.parametrize("name", ["qwen-xml", "lfm2"])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"type": "object"},
+        {"type": "object", "properties": {"x": {}}, "additionalProperties": {}},
+        {"type": "object", "properties": {"x": {}}, "patternProperties": {"^a": {}}},
+    ],
+)
+def test_names_that_an_open_schema_does_not_list(
+    cpp_build: Path, name: str, parameters: dict[str, Any]
+) -> None:
+    """Strict or not."""
+    said = call_of(name, {"a": 1, "b": 2})
+    for strict in (True, False):
+        function = {"name": "f", "parameters": parameters, "strict": strict}
+        tools = [{"type": "function", "function": function}]
+        template = ChatTemplate(TEMPLATES[name], "", "</s>", ())
+        prompt = prepare(template, USER, tools=tools, tool_choice="auto")
+        broken = said.replace("b", "")
+        assert accepts(cpp_build, "grammar", prompt.grammar, [said, broken]) == [True, False]
 
 
 def test_a_string_that_cannot_be_told_from_its_end_is_refused(cpp_build: Path) -> None:

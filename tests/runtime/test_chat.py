@@ -110,6 +110,24 @@ def test_each_chat_is_a_conversation_of_its_own(runner: Runner, tmp_path: Path) 
     assert (first.turns, Chat(runner).turns, alone.turns) == (1, 1, 3)
 
 
+def test_the_conversation_of_a_chat_that_is_gone_is_forgotten(runner: Runner) -> None:
+    """Also of the one that was used last, and of one that was gone during an answer."""
+    turns_of, kept = library().thimble_chat_turns_of, Chat(runner)
+    answer(kept, LINES[0])
+    numbers = []
+    for busy in (False, True):
+        chat = Chat(runner)
+        numbers.append(chat._number)
+        answers = runner.generate("Once", max_new_tokens=3) if busy else iter(())
+        next(answers, "")
+        del chat
+        list(answers)
+    assert [turns_of(runner._handle, number) for number in numbers] == [-1, 0]
+    numbers.append(Chat(runner)._number)
+    assert [turns_of(runner._handle, number) for number in numbers] == [-1, -1, 0]
+    assert kept.turns == 1
+
+
 def test_reset_and_prompts_in_between(runner: Runner, converse: Converse) -> None:
     chat = Chat(runner, SYSTEM)
     first = answer(chat, "Hello")

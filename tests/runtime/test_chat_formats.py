@@ -198,6 +198,7 @@ NULL = {"type": "null"}
         ({"anyOf": [{"type": "string"}, NULL]}, "null", None),
         ({"anyOf": [{"type": "string"}, NULL]}, "3", "3"),
         ({"type": ["string", "null"]}, "a b", "a b"),
+        ({"type": "string", "nullable": True}, "null", None),
         ({"$ref": "#/$defs/count"}, "12", 12),
         ({"enum": [1, 2]}, "2", 2),
         ({}, "2", "2"),

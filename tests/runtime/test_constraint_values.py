@@ -127,7 +127,17 @@ FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
     ({"properties": {"a": {}, "b": {}}, "maxProperties": 1}, '{"b":1}', '{"a":1,"b":1}'),
     ({"properties": {"a": {}, "b": {}}, "minProperties": 3}, "1", '{"a":1,"b":1}'),
     ({"type": "object", "patternProperties": {"^x": {"const": 1}}}, '{"xy":1}', '{"xy":2}'),
-    ({"type": "object", "patternProperties": {"^x": {"const": 1}}}, "{}", '{"y":1}'),
+    ({"type": "object", "patternProperties": {"^x": {"const": 1}}}, '{"y":2}', '{"y":2,"x":2}'),
+    (
+        {"properties": {"a": {}}, "patternProperties": {"^x": {"const": 1}}},
+        '{"a":0,"y":2}',
+        '{"a":0,"x":2}',
+    ),
+    (
+        {"patternProperties": {"^x": {"const": 1}}, "additionalProperties": False},
+        '{"x":1}',
+        '{"y":1}',
+    ),
     (
         {"patternProperties": {"^x": {"const": 1}}, "additionalProperties": {"const": 2}},
         '{"xy":1,"y":2}',

@@ -148,6 +148,42 @@ def test_what_a_model_thinks_is_not_what_it_says(
     assert (result.stdout, result.returncode) == ("Four, <|end|>.\n", 0), result.stderr
 
 
+BEGUN = TEMPLATE + "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}"
+
+
+@pytest.fixture(scope="module", params=[(), ("<think>", "</think>")], ids=["text", "special"])
+def thinking_pte(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("thinking")
+    return export_with_special_tokens(directory, request.param, BEGUN)
+
+
+def test_reasoning_that_the_prompt_begins(
+    thinking_pte: Path, cpp_build: Path, tmp_path: Path
+) -> None:
+    """It is not what the model says, nor kept, nor seen by stop texts, in every turn."""
+    with Runner(thinking_pte, threads=1) as runner:
+        assert runner.chat_template is not None
+        marks = set(runner.chat_template["special_tokens"]) & {"<think>", "</think>"}
+        end = Special("</think>") if marks else "</think>"
+        content = "Four: a < b, <think>."
+        pieces = ["I see: </thin <think> 4.\n", end, "\n\n" + content]
+        grammar = grammar_of(pieces)
+        chat = Chat(runner)
+        for _ in range(2):
+            assert "".join(chat.say("2 + 2?", grammar=grammar)) == content
+            stopped = "".join(chat.say("2 + 2?", grammar=grammar, stop=["see", "4", ": a"]))
+            assert stopped == "Four"
+            assert "".join(chat.say("2 + 2?", regex="I see <.")) == ""  # it was cut
+        shown = "".join(chat.say("2 + 2?", grammar=grammar, special_text=True))
+        assert shown == "".join(pieces)
+        runner.save(tmp_path / "session")
+    texts = [text for role, text in messages_of(tmp_path / "session") if role == "assistant"]
+    assert texts == [content, "Four", ""] * 2 + [shown]
+    command = [cpp_build / "runner", thinking_pte, "--chat", "--grammar", grammar]
+    result = subprocess.run(command, input="2 + 2?\nAnd?\n", capture_output=True, text=True)
+    assert (result.stdout, result.returncode) == (f"{content}\n" * 2, 0), result.stderr
+
+
 def test_pieces_of_text(runner: Runner) -> None:
     """Only those that may contain special tokens have them."""
     text = "<|end_of_text|>"

@@ -28,15 +28,15 @@ class Gemma4:
         return [f"call:{tool.name}{{" for tool in tools]
 
     def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
-        found = _CALL.fullmatch(text)
-        if found is None:
+        match = _CALL.fullmatch(text)
+        if match is None:
             raise ValueError("a call has no arguments")
         # Strings and keys become JSON's; all else is JSON already.
         quote = re.escape(special.written(_QUOTE))
         part = re.compile(f"{quote}(.*?){quote}|{_KEY}", re.DOTALL)
-        as_json = part.sub(lambda m: json.dumps(m[2].strip() if m[1] is None else m[1]), found[2])
+        as_json = part.sub(lambda m: json.dumps(m[2].strip() if m[1] is None else m[1]), match[2])
         arguments = json.loads(as_json)
-        return [make_call(found[1], arguments)]
+        return [make_call(match[1], arguments)]
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         calls = [

@@ -27,10 +27,10 @@ class Harmony:
     def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
         marks = {"constrain": "<|constrain|>", "message": "<|message|>"}
         written = {name: re.escape(special.written(mark)) for name, mark in marks.items()}
-        found = re.fullmatch(_CALL.format_map(written), text, re.DOTALL)
-        if found is None:
+        match = re.fullmatch(_CALL.format_map(written), text, re.DOTALL)
+        if match is None:
             raise ValueError("a call has no arguments")
-        return [call_of({"name": found[1], "arguments": json.loads(found[2])})]
+        return [call_of({"name": match[1], "arguments": json.loads(match[2])})]
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         header = " <|constrain|>json<|message|>"

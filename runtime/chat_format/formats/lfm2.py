@@ -36,10 +36,10 @@ class Lfm2:
     def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
         names: list[str] = []
 
-        def numbered(found: re.Match[str]) -> str:
-            if found["name"] is None:  # a text, which models write with its line breaks
-                return found[0].replace("\n", "\\n").replace("\r", "\\r")
-            names.append(found["name"])
+        def numbered(match: re.Match[str]) -> str:
+            if match["name"] is None:  # a text, which models write with its line breaks
+                return match[0].replace("\n", "\\n").replace("\r", "\\r")
+            names.append(match["name"])
             return f"n{len(names) - 1}"
 
         try:

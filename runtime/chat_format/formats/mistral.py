@@ -61,11 +61,11 @@ class Mistral:
         calls: list[ToolCall] = []
         at, end = 0, len(text.rstrip())
         while at < end or not calls:
-            found = header.match(text, at)
-            if found is None:
+            match = header.match(text, at)
+            if match is None:
                 raise ValueError("a call has no arguments")
-            arguments, at = _JSON.raw_decode(text, found.end())
-            calls.append(call_of({"name": found[1], "arguments": arguments}))
+            arguments, at = _JSON.raw_decode(text, match.end())
+            calls.append(call_of({"name": match[1], "arguments": arguments}))
         return calls
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from runtime.chat_format.allowed import allowed_by
+from runtime.chat_format.allowed import allowed_by, allows
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
 from runtime.chat_format.schemas import properties_of, schema_at, unlisted_place
@@ -38,10 +38,10 @@ class QwenXml:
         return [f"<function={tool.name}>" for tool in tools]
 
     def parse(self, text: str, tools: Sequence[Tool], special: SpecialTokens) -> list[ToolCall]:
-        found = _FUNCTION.fullmatch(text)
-        if found is None:
+        match = _FUNCTION.fullmatch(text)
+        if match is None:
             raise ValueError("a call has no function")
-        name, body = found.groups()
+        name, body = match.groups()
         root = next((tool.parameters for tool in tools if tool.name == name), {})
         schemas = {n: schema_at(one.places, root) for n, one in properties_of(root).items()}
         arguments, at = {}, 0
@@ -68,15 +68,26 @@ class QwenXml:
 
 
 def _read(text: str, schema: Any) -> Any:
-    """The value that a text stands for: itself if the schema allows this string, else JSON, or
-    Python's words, which the models' templates write."""
+    """The value that a text stands for: itself if the schema lists this string, else another value
+    that the schema allows, else itself."""
     allowed = allowed_by(schema, schema)
     if text in allowed.strings:
         return text
     if "null" in allowed.all_kinds and text in ("null", "None"):
         return None
-    if "string" in allowed.kinds or allowed.all_kinds == {"string"}:
-        return text
+    value = _value(text)
+    if "string" not in allowed.all_kinds:
+        return value
+    may_be_text = "string" in allowed.kinds and allows(schema, text, schema)
+    loses = type(value) in (int, float) and (json.dumps(value) != text or not text[-1].isdigit())
+    if loses and may_be_text:
+        return text  # such as 1.10 or NaN, of which JSON's number would lose something
+    return text if allowed.all_kinds == {"string"} or not allows(schema, value, schema) else value
+
+
+def _value(text: str) -> Any:
+    """What JSON says, or one of Python's words, which the models' templates write; else the
+    text."""
     try:
         return _WORDS[text] if text in _WORDS else json.loads(text)
     except ValueError:

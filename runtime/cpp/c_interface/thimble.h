@@ -209,10 +209,8 @@ THIMBLE_API int thimble_chat_say(thimble_runner* runner, const char* message, si
                                  void* context, int64_t* dropped_turns, char* error,
                                  size_t error_size);
 
-/// A runner may have several conversations. One is current: thimble_chat_start(),
-/// thimble_chat_say(), thimble_chat_reset() and thimble_chat_turns() are about it, it is saved and
-/// forked, and thimble_restore() replaces its messages. After the load and in a fork that is number
-/// 0.
+/// A runner may have several conversations. One is current, number 0 after the load and in a fork:
+/// functions without a number are about it; it is saved, restored and forked.
 ///
 /// Begins another, as thimble_chat_start() does; it becomes current. It has the messages that the
 /// runner was last restored or forked with, else none. Returns its number, above 0; -1 on failure,
@@ -224,7 +222,7 @@ THIMBLE_API int64_t thimble_chat_begin(thimble_runner* runner, const char* syste
 THIMBLE_API int thimble_chat_choose(thimble_runner* runner, int64_t conversation, char* error,
                                     size_t error_size);
 
-/// Forgets a conversation, unless it is current.
+/// Forgets a conversation; the current one once another becomes current.
 THIMBLE_API void thimble_chat_end(thimble_runner* runner, int64_t conversation);
 
 /// Removes every turn of the chat; the system message stays. Returns 0 on success.
@@ -232,6 +230,9 @@ THIMBLE_API int thimble_chat_reset(thimble_runner* runner, char* error, size_t e
 
 /// Returns the number of turns of the chat, without dropped ones.
 THIMBLE_API int64_t thimble_chat_turns(thimble_runner* runner);
+
+/// The same of any conversation, which does not become current; -1: there is none of that number.
+THIMBLE_API int64_t thimble_chat_turns_of(thimble_runner* runner, int64_t conversation);
 
 /// Returns the statistics of the last answer as JSON in UTF-8; valid until the next call with this
 /// runner.

@@ -47,10 +47,10 @@ int64_t thimble_chat_begin(thimble_runner* runner, const char* system, size_t sy
     thimble::Conversations& conversations = runner->runner->conversations();
     const int64_t before = conversations.number(), number = conversations.begin();
     const thimble::Status started = start(runner, system, system_size);
+    (void)conversations.choose(started.ok() ? number : before);
     if (started.ok()) {
       begun = number;
     } else {
-      (void)conversations.choose(before);
       conversations.end(number);
     }
     return started;
@@ -104,4 +104,10 @@ int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size) {
 
 int64_t thimble_chat_turns(thimble_runner* runner) {
   return runner == nullptr ? 0 : static_cast<int64_t>(runner->runner->turns());
+}
+
+int64_t thimble_chat_turns_of(thimble_runner* runner, int64_t conversation) {
+  if (runner == nullptr) return 0;
+  const auto* messages = runner->runner->conversations().find(conversation);
+  return messages == nullptr ? -1 : static_cast<int64_t>(thimble::Conversations::turns(*messages));
 }

@@ -74,7 +74,7 @@ Recognizer::State Recognizer::compute(State state, uint8_t symbol) {
     for (size_t other = 0; other < symbols; ++other) {
       if (is_text) {
         takers[other] |=
-            alone ? other << 48
+            alone ? uint64_t{other} << 48
                   : program_.texts[taken]->automaton().after(from, program_.byte_of[other]);
       } else {
         takers[other] |= uint64_t{program_.classes[taken][other]} << (32 + i);

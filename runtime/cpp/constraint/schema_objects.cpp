@@ -80,7 +80,8 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
   const Result<std::vector<PatternProperty>> patterns = pattern_properties(schema, path, level);
   if (!patterns.ok()) return patterns.status();
   // Authors who list properties mean these: a model that may add others goes on adding.
-  const bool closed = additional == nullptr && (properties != nullptr || !patterns->empty());
+  const bool closed =
+      additional == nullptr && properties != nullptr && schema.find("patternProperties") == nullptr;
   if (properties == nullptr) properties = &none;
   if (additional == nullptr) additional = closed ? &nothing : &anything;
   if (!properties->is(Json::Kind::kObject)) {

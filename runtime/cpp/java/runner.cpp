@@ -114,11 +114,24 @@ THIMBLE_NATIVE(jbyteArray, constraintNotes)(JNIEnv* env, jclass, jlong runner) {
   return to_java(env, thimble_constraint_notes(to_runner(runner)));
 }
 
-THIMBLE_NATIVE(void, chatStart)(JNIEnv* env, jclass, jlong runner, jbyteArray system) {
+THIMBLE_NATIVE(jlong, chatBegin)(JNIEnv* env, jclass, jlong runner, jbyteArray system) {
   const std::string text = to_bytes(env, system);
+  int64_t conversation = -1;
   run(env, [&](char* error, size_t size) {
-    return thimble_chat_start(to_runner(runner), text.data(), text.size(), error, size);
+    conversation = thimble_chat_begin(to_runner(runner), text.data(), text.size(), error, size);
+    return conversation < 0 ? 1 : 0;
   });
+  return conversation;
+}
+
+THIMBLE_NATIVE(void, chatChoose)(JNIEnv* env, jclass, jlong runner, jlong conversation) {
+  run(env, [&](char* error, size_t size) {
+    return thimble_chat_choose(to_runner(runner), conversation, error, size);
+  });
+}
+
+THIMBLE_NATIVE(void, chatEnd)(JNIEnv*, jclass, jlong runner, jlong conversation) {
+  thimble_chat_end(to_runner(runner), conversation);
 }
 
 THIMBLE_NATIVE(void, chatReset)(JNIEnv* env, jclass, jlong runner) {
@@ -126,8 +139,8 @@ THIMBLE_NATIVE(void, chatReset)(JNIEnv* env, jclass, jlong runner) {
       [&](char* error, size_t size) { return thimble_chat_reset(to_runner(runner), error, size); });
 }
 
-THIMBLE_NATIVE(jlong, chatTurns)(JNIEnv*, jclass, jlong runner) {
-  return thimble_chat_turns(to_runner(runner));
+THIMBLE_NATIVE(jlong, chatTurns)(JNIEnv*, jclass, jlong runner, jlong conversation) {
+  return thimble_chat_turns_of(to_runner(runner), conversation);
 }
 
 THIMBLE_NATIVE(jintArray, encode)(JNIEnv* env, jclass, jlong runner, jbyteArray text) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -23,7 +25,7 @@ class Conversations {
     current_ = std::move(messages);
   }
 
-  /// Begins another, which becomes the current one; returns its number.
+  /// Begins another, which becomes the current one; returns its number. Forgets none.
   int64_t begin() {
     others_[number_] = std::exchange(current_, restored_);
     number_ = ++last_;
@@ -32,26 +34,50 @@ class Conversations {
 
   /// Makes one the current one; false if there is none of that number.
   bool choose(int64_t number) {
-    if (number == number_) return true;
-    const auto chosen = others_.find(number);
-    if (chosen == others_.end()) return false;
-    Messages messages = std::move(chosen->second);
-    others_.erase(chosen);
-    others_[number_] = std::exchange(current_, std::move(messages));
-    number_ = number;
+    if (number != number_) {
+      const auto chosen = others_.find(number);
+      if (chosen == others_.end()) return false;
+      Messages messages = std::move(chosen->second);
+      others_.erase(chosen);
+      others_[number_] = std::exchange(current_, std::move(messages));
+      number_ = number;
+    }
+    if (ended_ != number_) others_.erase(std::exchange(ended_, kNone));
     return true;
   }
 
-  /// Forgets one that is not the current one.
-  void end(int64_t number) { others_.erase(number); }
+  /// Forgets one; the current one once another is chosen.
+  void end(int64_t number) {
+    if (number == number_) {
+      ended_ = number;
+    } else {
+      others_.erase(number);
+    }
+  }
 
   int64_t number() const { return number_; }
 
+  /// The number of turns: a user's message and its answer.
+  static size_t turns(const Messages& messages) {
+    return static_cast<size_t>(
+        std::count_if(messages.begin(), messages.end(),
+                      [](const Message& message) { return message.role == "assistant"; }));
+  }
+
+  /// The messages of one; null if there is none of that number.
+  const Messages* find(int64_t number) const {
+    if (number == number_) return &current_;
+    const auto found = others_.find(number);
+    return found == others_.end() ? nullptr : &found->second;
+  }
+
  private:
+  static constexpr int64_t kNone = -1;
   int64_t number_ = 0, last_ = 0;
   Messages current_;
   Messages restored_;                   ///< what new ones begin with
   std::map<int64_t, Messages> others_;  ///< that are not current
+  int64_t ended_ = kNone;               ///< the current one, if it is to be forgotten
 };
 
 }  // namespace thimble

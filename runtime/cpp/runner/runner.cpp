@@ -323,11 +323,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
   return {};
 }
 
-size_t Runner::turns() const {
-  return static_cast<size_t>(
-      std::count_if(conversations_.current().begin(), conversations_.current().end(),
-                    [](const Message& message) { return message.role == "assistant"; }));
-}
+size_t Runner::turns() const { return Conversations::turns(conversations_.current()); }
 
 Stats Runner::fresh_stats() const {
   Stats stats;

@@ -32,6 +32,7 @@ public final class Answers {
     checks.checkConstraints();
     checks.checkSessions();
     checks.checkChat();
+    checks.checkConversations();
     checks.checkRefusals();
     checks.checkClosed();
   }
@@ -242,6 +243,37 @@ public final class Answers {
       runner.close();
       Expect.equal(fork.generate(PROMPT, tokens(30)), whole);
       fork.close();
+    }
+  }
+
+  private void checkConversations() throws Exception {
+    AnswerOptions options = tokens(20);
+    String[] lines = {"Tell me a story.", "Go on.", "Who was it?"};
+    String[] alone = new String[3];
+    try (Runner runner = load()) {
+      Chat chat = new Chat(runner, "Be nice.");
+      for (int i = 0; i < 3; ++i) alone[i] = chat.say(lines[i], options);
+    }
+    try (Runner runner = load()) {
+      Chat first = new Chat(runner, "Be nice.");
+      Chat second = new Chat(runner);
+      Expect.equal(first.say(lines[0], options), alone[0]);
+      String other = second.say(lines[0], options);
+      Expect.that(!other.equals(alone[0]), "it has a system prompt");
+      Expect.equal(first.say(lines[1], options), alone[1]);
+      second.reset();
+      Expect.equal(second.say(lines[0], options), other);
+      Expect.equal(first.turns(), 2L); // which is not to use it
+      runner.save(folder + "/second.session");
+      Expect.equal(first.say(lines[2], options), alone[2]);
+      for (int i = 0; i < 20; ++i) {
+        new Chat(runner).say(lines[0], tokens(1));
+        System.gc();
+      }
+      Expect.equal(first.turns(), 3L);
+      Expect.equal(second.turns(), 1L);
+      runner.restore(folder + "/second.session");
+      Expect.equal(new Chat(runner).turns(), 1L);
     }
   }
 

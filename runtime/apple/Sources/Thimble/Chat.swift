@@ -1,18 +1,31 @@
 import CThimble
 
 /// A conversation with a model that has a chat template. A turn is a message and its answer. When
-/// the context is full, the oldest turns are dropped, never the system prompt. The messages belong
-/// to the runner: save, restore and fork include them, and generate does not change them.
+/// the context is full, the oldest turns are dropped, never the system prompt. Each chat of a runner
+/// is a conversation of its own; generate changes none. The runner's save and fork include the
+/// messages of the chat that was used last, and restore replaces them.
 public final class Chat: Sendable {
     private let runner: Runner
+    private let number: Int64
 
-    /// Continues the conversation of a runner. A system prompt that is not empty replaces its own.
+    /// Begins a conversation, with the messages that the runner was last restored or forked with, if
+    /// any. A system prompt that is not empty replaces theirs.
     public init(_ runner: Runner, system: String = "") async throws {
         self.runner = runner
         let text = system.bytes
-        try await runner.perform { pointer in
-            try check { thimble_chat_start(pointer, text, text.count, $0, $1) }
+        number = try await runner.perform { pointer in
+            var begun: Int64 = -1
+            try check { error, size in
+                begun = thimble_chat_begin(pointer, text, text.count, error, size)
+                return begun < 0 ? 1 : 0
+            }
+            return begun
         }
+    }
+
+    deinit {
+        let number = number
+        runner.later { thimble_chat_end($0, number) }
     }
 
     /// Answers a message: see Runner.generate. An answer that was cancelled stays in the conversation
@@ -21,7 +34,9 @@ public final class Chat: Sendable {
         _ message: String, options: AnswerOptions = AnswerOptions()
     ) -> AsyncThrowingStream<String, Error> {
         let text = message.bytes
+        let number = number
         return runner.stream(options) { pointer, how, onText, context in
+            try check { thimble_chat_choose(pointer, number, $0, $1) }
             try check {
                 thimble_chat_say(pointer, text, text.count, &how, onText, context, nil, $0, $1)
             }
@@ -30,11 +45,16 @@ public final class Chat: Sendable {
 
     /// Removes every turn; the system prompt stays.
     public func reset() async throws {
-        try await runner.perform { pointer in try check { thimble_chat_reset(pointer, $0, $1) } }
+        let number = number
+        try await runner.perform { pointer in
+            try check { thimble_chat_choose(pointer, number, $0, $1) }
+            try check { thimble_chat_reset(pointer, $0, $1) }
+        }
     }
 
     /// The number of turns, without dropped ones.
     public func turns() async throws -> Int {
-        try await runner.perform { Int(thimble_chat_turns($0)) }
+        let number = number
+        return try await runner.perform { Int(thimble_chat_turns_of($0, number)) }
     }
 }

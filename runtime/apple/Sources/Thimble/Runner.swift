@@ -93,7 +93,7 @@ public final class Runner: Sendable {
         }
     }
 
-    /// Writes the key/value cache and the chat's messages to a file.
+    /// Writes the key/value cache, and the messages of the chat that was used last, to a file.
     public func save(to path: String) async throws {
         let file = try path.checkedName("the path")
         try await perform { runner in try check { thimble_save(runner, file, $0, $1) } }
@@ -148,6 +148,12 @@ public final class Runner: Sendable {
     ) async throws -> Result {
         let handle = handle
         return try await Runner.perform(on: queue) { try work(handle.pointer) }
+    }
+
+    /// Does some work after all that was asked before, and does not wait for it.
+    func later(_ work: @escaping @Sendable (OpaquePointer) -> Void) {
+        let handle = handle
+        queue.async { work(handle.pointer) }
     }
 
     /// Answers: the work gets the runner, the options, and the callback for the text.

@@ -7,6 +7,8 @@ public struct Stats: Decodable, Sendable {
     public let stopReason: String
     /// Whether an answer with a constraint ended before it was complete.
     public let incomplete: Bool
+    /// What was left out of the answer's schema, by its places, where that is allowed.
+    public let leftOut: [String]
     /// Tokens of the prompt that were computed, and that the key/value cache had already.
     public let promptTokens: Int
     public let cachedTokens: Int
@@ -18,6 +20,7 @@ public struct Stats: Decodable, Sendable {
     enum CodingKeys: String, CodingKey {
         case stopReason = "stop_reason"
         case incomplete
+        case leftOut = "left_out"
         case promptTokens = "prompt_tokens"
         case cachedTokens = "cached_tokens"
         case generatedTokens = "generated_tokens"

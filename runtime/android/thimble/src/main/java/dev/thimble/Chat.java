@@ -2,28 +2,31 @@ package dev.thimble;
 
 /**
  * A conversation with a model that has a chat template. A turn is a message and its answer. When
- * the context is full, the oldest turns are dropped, never the system prompt. The messages belong
- * to the runner: save(), restore() and fork() include them, and generate() does not change them.
+ * the context is full, the oldest turns are dropped, never the system prompt. Each chat of a runner
+ * is a conversation of its own; generate() changes none. The runner's save() and fork() include the
+ * messages of the chat that was used last, and restore() replaces them.
  */
 public final class Chat {
   private final Runner runner;
+  private final long number;
   private volatile long droppedTurns = 0;
 
-  /** Continues the conversation of a runner with the system prompt that it has. */
+  /** Begins a conversation as {@link #Chat(Runner, String)} with "". */
   public Chat(Runner runner) {
     this(runner, "");
   }
 
   /**
-   * Continues the conversation of a runner.
+   * Begins a conversation, with the messages that the runner was last restored or forked with, if
+   * any.
    *
-   * @param system replaces the system prompt; "": it stays
+   * @param system the system prompt; "": that of these messages
    * @throws RunnerException the model has no chat template, or the template no system prompt
    */
   public Chat(Runner runner, String system) {
     this.runner = Check.notNull("runner", runner);
     byte[] text = Check.text("system", system);
-    runner.perform(pointer -> Native.chatStart(pointer, text));
+    number = runner.call(pointer -> runner.conversations.begin(pointer, this, text));
   }
 
   /**
@@ -36,6 +39,7 @@ public final class Chat {
     return runner.call(
         pointer -> {
           droppedTurns = 0;
+          Native.chatChoose(pointer, number);
           droppedTurns = answer.ask(pointer, /* chat= */ true);
           return new Stats(Native.stats(pointer));
         });
@@ -50,12 +54,16 @@ public final class Chat {
 
   /** Removes every turn; the system prompt stays. */
   public void reset() {
-    runner.perform(Native::chatReset);
+    runner.perform(
+        pointer -> {
+          Native.chatChoose(pointer, number);
+          Native.chatReset(pointer);
+        });
   }
 
   /** The number of turns, without dropped ones. */
   public long turns() {
-    return runner.call(Native::chatTurns);
+    return runner.call(pointer -> Native.chatTurns(pointer, number));
   }
 
   /** The number of turns that the last message dropped. */

@@ -41,11 +41,16 @@ final class Native {
 
   static native byte[] constraintNotes(long runner);
 
-  static native void chatStart(long runner, byte[] system);
+  /** Returns the number of the new conversation. */
+  static native long chatBegin(long runner, byte[] system);
+
+  static native void chatChoose(long runner, long conversation);
+
+  static native void chatEnd(long runner, long conversation);
 
   static native void chatReset(long runner);
 
-  static native long chatTurns(long runner);
+  static native long chatTurns(long runner, long conversation);
 
   static native int[] encode(long runner, byte[] text);
 

@@ -15,6 +15,7 @@ import java.util.List;
  */
 public final class Runner implements Closeable {
   final Handle handle;
+  final Conversations conversations = new Conversations();
   private volatile List<Token> logprobs = Collections.emptyList();
 
   private Runner(Handle handle) {
@@ -108,7 +109,7 @@ public final class Runner implements Closeable {
     perform(runner -> Native.truncate(runner, length));
   }
 
-  /** Writes the key/value cache and the chat's messages to a file. */
+  /** Writes the key/value cache, and the messages of the chat that was used last, to a file. */
   public void save(String path) {
     byte[] file = Check.name("path", path);
     perform(runner -> Native.save(runner, file));
