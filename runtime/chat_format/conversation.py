@@ -116,7 +116,8 @@ def _prepare(
     reasons = reasoning is not None and prompt.endswith(reasoning[0])
     reasoned = reasoning is not None and prompt.endswith(reasoning[1])
     several = parallel_tool_calls and calls is not None and calls.parallel and not named
-    writer = _Writer(grammar, calls, reasoning, reasons, reasoned)
+    heads = [] if calls is None else calls.heads(_callable(tools, "auto"))
+    writer = _Writer(grammar, calls, heads, reasoning, reasons, reasoned)
     text = writer.grammar(called, tool_choice, several, json_schema)
     offered = None if reasoned and text is not None else reasoning
     has_schema = json_schema is not None
@@ -201,12 +202,14 @@ class _Writer:
         self,
         grammar: Grammar,
         calls: CallFormat | None,
+        heads: Sequence[str],
         reasoning: tuple[str, str] | None,
         reasons: bool,
         reasoned: bool,
     ) -> None:
         self._grammar = grammar
         self._calls = calls
+        self._heads = heads
         self._reasoning = reasoning
         self._reasons = reasons
         self._reasoned = reasoned  # the prompt has ended the reasoning: it does not begin again
@@ -227,13 +230,35 @@ class _Writer:
             return self._root(text or "")
         if not called:  # `none`: there is text, and no call in it
             return self._root(text or self._text_without_calls(None))
-        rest = grammar.rule(calls.grammar(grammar, called, several))
+        free = choice == "auto" and text is None
+        rest = self._rest(called, several, free)
         call = f"{grammar.literal(calls.begin)} {rest}"
         if choice != "auto":
             return self._root(call)
         if text is not None:
             return self._root(f"{text} | {call}")
         return self._root(self._text_without_calls(rest))
+
+    def _rest(self, called: Sequence[Tool], several: bool, free: bool) -> str:
+        """What follows the beginning of a call: the call, and what may come behind it.
+
+        Args:
+            free: text may.
+        """
+        assert self._calls is not None
+        grammar = self._grammar
+        call = self._calls.grammar(grammar, called, several)
+        rest = grammar.rule(call)
+        if not self._calls.end:
+            return rest
+        again = rest if several else None
+        if free:
+            behind = self._text_without_calls(again)
+        else:
+            more = f"( {grammar.literal(self._calls.begin)} {again} )?" if several else ""
+            behind = f'"\\n"? {more}'
+        grammar.define(rest, f"{call} {behind}")
+        return rest
 
     def _text_without_calls(self, rest: str | None) -> str:
         """Text, and then perhaps a call, of which `rest` follows the beginning; None: no call."""
@@ -244,7 +269,7 @@ class _Writer:
             if self._reasoning is not None and self._reasoned:
                 again[self._reasoning[0]] = None
             return self._grammar.text_until({begin: rest, **again}, may_end=True)
-        text = '"" | [^{ \\n] .*'
+        text = self._grammar.text_not_beginning([begin + head for head in self._heads])
         return text if rest is None else f"{text} | {self._grammar.literal(begin)} {rest}"
 
     def _root(self, answer: str) -> str:
@@ -275,6 +300,8 @@ def _harmony_grammar(
         last.append(f"{grammar.literal(Harmony.begin)} {calls}")
     if not called or choice == "auto":
         last.append(f"{grammar.literal('<|channel|>final<|message|>')} {text}")
-    begin = grammar.literal("<|channel|>analysis<|message|>")
+    before = [grammar.literal("<|channel|>analysis<|message|>")]
+    if json_schema is None:  # what the model tells of the call that it will make
+        before.append(grammar.literal("<|channel|>commentary<|message|>"))
     end = grammar.literal("<|end|><|start|>assistant")
-    return grammar.text(f"( {begin} .* {end} )? {grammar.one_of(last)}")
+    return grammar.text(f"( {grammar.one_of(before)} .* {end} )* {grammar.one_of(last)}")

@@ -104,6 +104,22 @@ class Grammar:
             self.define(name, " | ".join(options))
         return names[()]
 
+    def text_not_beginning(self, heads: Collection[str]) -> str:
+        """Any text that does not begin with one of these, wherever they have white space."""
+        wholes = {"".join(head.split()) for head in heads}
+        prefixes = sorted({whole[:n] for whole in wholes for n in range(len(whole))}) or [""]
+        names = {prefix: f"n{len(self._rules)}_{n}" for n, prefix in enumerate(prefixes)}
+        for prefix, name in names.items():
+            following = sorted({w[len(prefix)] for w in wholes if w[: len(prefix)] == prefix})
+            options = ['""', f"[ \\t\\r\\n] {name}"]
+            for symbol in following:
+                if prefix + symbol not in wholes:
+                    options.append(f"{_terminal(symbol)} {names[prefix + symbol]}")
+            others = "".join(map(_escaped, following))
+            options.append(f"[^ \\t\\r\\n{others}] .*")
+            self.define(name, " | ".join(options))
+        return names[""]
+
 
 def _ends(state: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [state[n:] for n in range(len(state) + 1)]

@@ -93,6 +93,7 @@ class MarkedReader:
         self._rest = ""  # not yet decided
         self._blank = ""  # white space at the end, which a mark behind it removes
         self._begun = False  # the part has more than white space
+        self._follows = False  # it begins behind a mark, which models set off by line breaks
 
     def push(self, piece: str) -> list[Event]:
         self._rest += self._special.read(piece)
@@ -181,15 +182,19 @@ class MarkedReader:
         self._part = part
         self._blank = ""
         self._begun = False
+        self._follows = True
 
     def _text(self, text: str) -> list[Event]:
-        """Passes on a part's text without white space at its edges, if there are marks."""
+        """Passes on a part's text, without the white space between it and marks: of text behind a
+        mark without line breaks alone, for an indent may be what it says."""
         text = without_special(text)
         if not self._begin and not self._reasoning:
             return [Text(text)] if text else []
         text = self._blank + text
-        if not self._begun:
+        if not self._begun and self._part is Reasoning:
             text = text.lstrip()
+        elif not self._begun and self._follows:
+            text = text.lstrip("\r\n")
         kept = text.rstrip()
         self._blank = text[len(kept) :]
         if not kept:

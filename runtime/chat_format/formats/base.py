@@ -49,8 +49,13 @@ class CallFormat(Protocol):
         """
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
-        """Returns the expression of what follows `begin`, for one call or several of these
-        functions."""
+        """Returns the expression of what follows `begin`, up to `end`, with calls of these
+        functions.
+
+        Args:
+            several: there may be more than one; where `end` is not empty and each call has its own,
+                the next begins behind this expression.
+        """
 
 
 @runtime_checkable

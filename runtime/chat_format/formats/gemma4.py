@@ -42,8 +42,7 @@ class Gemma4:
         calls = [
             f"{grammar.literal('call:' + tool.name)} {_arguments(grammar, tool)}" for tool in tools
         ]
-        call = grammar.rule(f"{grammar.one_of(calls)} {grammar.literal(self.end)}")
-        return f"{call} ( {grammar.literal(self.begin)} {call} )*" if several else call
+        return f"{grammar.one_of(calls)} {grammar.literal(self.end)}"
 
 
 def _arguments(grammar: Grammar, tool: Tool) -> str:

@@ -33,8 +33,7 @@ class Hermes:
             for tool in tools
         ]
         close = grammar.literal("}\n" + self.end)
-        call = grammar.rule(f'"\\n" {grammar.one_of(calls)} {close}')
-        return f'{call} ( "\\n" {grammar.literal(self.begin)} {call} )*' if several else call
+        return f'"\\n" {grammar.one_of(calls)} {close}'
 
 
 def name_and_arguments(tool: Tool, arguments_key: str = "arguments") -> str:

@@ -63,8 +63,7 @@ class QwenXml:
             begin = grammar.literal(f"\n<function={tool.name}>\n")
             arguments = grammar.arguments(tool.named_schema, _FORM, tool.name)
             functions.append(f"{begin} {arguments} {close}")
-        call = grammar.rule(grammar.one_of(functions))
-        return f'{call} ( "\\n" {grammar.literal(self.begin)} {call} )*' if several else call
+        return grammar.one_of(functions)
 
 
 def _read(text: str, schema: Any) -> Any:
