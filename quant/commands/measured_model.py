@@ -153,7 +153,7 @@ def _open_pte(path: Path, run_as: RunAs, advance: Advance) -> Scored:
         ids = tokens.tolist()
         for start in range(first, len(ids), PIECE):
             end = min(start + PIECE, len(ids))
-            yield torch.from_numpy(runner.logits(ids[:end], start))
+            yield torch.from_numpy(runner.logits(ids, start, end))
             advance(end - (start if start > first else 0))
 
     runs_with = str(runner.stats["runs_with"]) or name
