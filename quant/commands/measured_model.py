@@ -10,6 +10,7 @@ from torch import Tensor
 from delegates import get_delegate
 from exporter.catalogue.find import open_model
 from exporter.file.pte import read_report
+from exporter.file.report import ORIGINAL_CONTEXT
 from exporter.plan.plan import empty_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.commands.checks import RunAs, check_scored, is_program
@@ -53,11 +54,13 @@ class Scored:
 
 
 def context_of(model: str) -> int | None:
-    """The positions that a `.pte` was made for; None: the model is no `.pte`."""
+    """The positions that the rotary tables of a `.pte` were made for; None: the model is no `.pte`,
+    or each text's length chooses its tables there, too."""
     if not is_program(model):
         return None
-    length: int = read_report(Path(model))["model"]["max_context_len"]
-    return length
+    facts = read_report(Path(model))["model"]
+    length: int = facts["max_context_len"]
+    return None if ORIGINAL_CONTEXT in facts else length
 
 
 def open_scored(model: str, run_as: RunAs, advance: Advance, context: int | None = None) -> Scored:
@@ -103,7 +106,7 @@ def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Score
 
     @torch.no_grad()
     def generate(prompt: str, max_new_tokens: int) -> Iterator[str]:
-        """Over the model's own cache, a token a call."""
+        """Over the model's own cache, a token a call; all again where the rotary table changes."""
         ids = ([] if bos_id is None else [bos_id]) + tokenizer.encode(prompt)
         most = min(longest, len(ids) + max_new_tokens)
         decoder.setup_cache(most)
@@ -112,8 +115,10 @@ def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Score
             token = int(decoder(step, torch.tensor([at])).argmax())
             if token in ends:
                 break
-            step, at = torch.tensor([[token]]), len(ids)
             ids.append(token)
+            anew = len(ids) - 1 == decoder.config.original_context
+            at = 0 if anew else len(ids) - 1
+            step = torch.tensor([ids[at:]])
             text = tokenizer.decode(ids)
             if not text.endswith("\ufffd"):  # half a character
                 yield text[len(before) :]
