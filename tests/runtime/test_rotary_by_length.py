@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from support.exported import feed
 from support.longrope_model import CONTEXT, ORIGINAL, shared_longrope
+from support.servers import serving
 
 from delegates.cpu import load
 from exporter.file.pte import read_report
@@ -147,19 +150,39 @@ def test_requests_on_both_sides_at_once(
     assert crossing[2] == crossing[4] == crossing[8] == ORIGINAL
 
 
+def test_a_server_shares_prefixes_of_one_table(pte: Path, reference: Any) -> None:
+    """The log-probabilities of each prompt and of its answer."""
+    with serving(pte, "--threads", "1") as server:
+        for length in (20, 60, 30, 38, 100, 20):
+            prompt = TOKENS[:length]
+            body = {"prompt": prompt, "max_tokens": 4, "temperature": 0, "logprobs": 1}
+            body |= {"model": "longrope", "echo": True}
+            answer = httpx.post(server.address + "/v1/completions", json=body, timeout=60).json()
+            found = answer["choices"][0]["logprobs"]["token_logprobs"]
+            told = greedy(reference, prompt, 4)
+            rows = [*logits(reference, prompt)[:-1]]
+            rows += [logits(reference, prompt + told[:count])[-1] for count in range(4)]
+            logprobs = torch.tensor(np.stack(rows)).log_softmax(-1)
+            wanted = logprobs.gather(1, torch.tensor([prompt[1:] + told]).T)[:, 0]
+            np.testing.assert_allclose(found[1:], wanted, rtol=0, atol=1e-4)
+
+
 def test_a_call_without_a_session(pte: Path, reference: Any) -> None:
     """As ExecuTorch's own runtime makes them: the call at position 0 chooses, and another table is
     refused."""
     step = load(pte)
     assert step is not None
     tokens = torch.tensor([TOKENS])
-    wanted = logits(reference, TOKENS[:16])[-1]
-    np.testing.assert_allclose(step(tokens[:, :16], torch.tensor([0]))[0], wanted, atol=1e-4)
-    for at in (16, 24):
-        step(tokens[:, at : at + 8], torch.tensor([at]))
-    step(tokens[:, 32:40], torch.tensor([32]))
+    for calls in ([16, 8, 16], [41, 1, 30], [40]):
+        found = feed(step, tokens[0], calls)
+        for last, end in zip(found, np.cumsum(calls).tolist(), strict=True):
+            wanted = logits(reference, TOKENS[:end])[-1]
+            np.testing.assert_allclose(last, wanted, rtol=0, atol=1e-4)
     with pytest.raises(RuntimeError):
         step(tokens[:, 40:41], torch.tensor([40]))
+    feed(step, tokens[0], [50])
+    with pytest.raises(RuntimeError):
+        step(tokens[:, 10:20], torch.tensor([10]))
 
 
 def test_the_file_says_what_it_holds(pte: Path) -> None:

@@ -16,7 +16,7 @@ from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
 
-ORIGINAL, CONTEXT = 40, 150
+ORIGINAL, CONTEXT, CALL = 40, 150, 64
 FIELDS: dict[str, Any] = {
     "vocab_size": 4096,  # the embedded tokenizer's
     "num_hidden_layers": 2,
@@ -33,9 +33,10 @@ def export_longrope(directory: Path, **options: Any) -> Path:
     """Writes a checkpoint and exports it in float; returns the `.pte`."""
     reference_model(Case("phi3", "both tables", FIELDS)).save_pretrained(directory)
     shutil.copy(EMBEDDED / "tokenizer.json", directory)
-    settings = {"delegate": "cpu", "scheme": Scheme("none"), **options}
+    settings: dict[str, Any] = {"delegate": "cpu", "scheme": Scheme("none"), "max_seq_len": CALL}
+    settings |= options
     return export_model(
-        ExportOptions(str(directory), directory / "model.pte", max_seq_len=16, **settings), Quiet()
+        ExportOptions(str(directory), directory / "model.pte", **settings), Quiet()
     ).out
 
 
