@@ -258,8 +258,10 @@ def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -
                 f"{request.text} cannot be read as text ({reason}); name a UTF-8 text file."
             ) from None
     original = facts.get(ORIGINAL_CONTEXT)
-    is_short = original is not None and facts["max_seq_len"] <= original
-    count = min(request.tokens, original if is_short else facts["max_context_len"])
+    longest: int = facts["max_context_len"]
+    if original is not None and facts["max_seq_len"] <= original:
+        longest = original
+    count = min(request.tokens, longest)
     ids = load_tokenizer(checkpoint.directory).encode(text[: 32 * count])
     start = [] if facts["bos_id"] is None else [facts["bos_id"]]
     tokens = torch.tensor((start + ids)[:count], dtype=torch.int64)

@@ -9,6 +9,8 @@ import pytest
 from support.exported import Quiet
 from support.packed_checkpoints import CONFIG
 
+from delegates import get_delegate
+from delegates.features import Feature
 from exporter.file.pte import read_report
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
@@ -50,6 +52,14 @@ def test_of_a_file_with_both_tables_nothing_is_said(long: float, kept: bool) -> 
     made = spec.for_context(17, both=True)
     assert made.original_context == (16 if kept else None)
     assert rotary_notes(spec, 17, made) == rotary_notes(spec, 16, spec) == []
+
+
+@pytest.mark.parametrize(
+    ("delegates", "keeps"),
+    [("cpu", True), ("cpu,xnnpack", True), ("xnnpack,cpu", False), ("coreml", False)],
+)
+def test_which_files_keep_both_tables(delegates: str, keeps: bool) -> None:
+    assert (Feature.ROTARY_BY_LENGTH in get_delegate(delegates).LIMITS.supports) == keeps
 
 
 def test_the_export_and_its_report_say_so(shared_data: Path, tmp_path: Path) -> None:
