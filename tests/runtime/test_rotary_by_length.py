@@ -1,6 +1,7 @@
 """A model whose rotary table depends on the length of a text (LongRoPE), in the runner: whatever
 its cache held, a text is computed as transformers computes one of that length."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,13 @@ def test_an_answer_that_passes_the_length(pte: Path, reference: Any, draft: str 
     whole = tokens + told[:-1]
     assert runner.length == len(whole)
     assert_right(reference, runner, whole + OTHER[:3])
+
+
+def test_the_runner_says_what_it_computes_again(pte: Path, cpp_build: Path) -> None:
+    command = [cpp_build / "runner", pte, "-p", PROMPT, "-n", "40"]
+    stderr = subprocess.run(command, capture_output=True, check=True).stderr.decode()
+    said = f", {ORIGINAL} computed again, because the text's new length changed its rotary table\n"
+    assert stderr.endswith(said)
 
 
 @pytest.mark.parametrize("length", [30, 60])  # of the text whose cache is taken over
