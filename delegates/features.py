@@ -39,6 +39,11 @@ class Feature(Enum):
         "",
         "thimble.shared_attention.default",
     )
+    ROTARY_BY_LENGTH = (
+        "choose rotary tables by the length of a text{where}",
+        "",
+        "thimble.rotary_rows.default",
+    )
     EXPERTS = ("support mixtures of experts", "", "thimble.experts.default")
     ADAPTERS = (
         "keep adapters apart",

@@ -49,8 +49,10 @@ def only_alone(values: Sequence[bool]) -> bool:
 
 
 def any_features(values: Sequence[frozenset[Feature]]) -> frozenset[Feature]:
-    """Adapters are kept apart only by a program of the preferred delegate's form."""
-    return frozenset[Feature]().union(*values) - ({Feature.ADAPTERS} - values[0])
+    """Adapters and rotary tables are kept apart only by a program of the preferred delegate's
+    form."""
+    by_form = {Feature.ADAPTERS, Feature.ROTARY_BY_LENGTH}
+    return frozenset[Feature]().union(*values) - (by_form - values[0])
 
 
 def any_widths(values: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -86,8 +86,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
 
 def load_quantized(plan: Plan, listener: Listener) -> tuple[CausalLM, QuantReport]:
     """Returns the model with quantized weights, streamed from the checkpoint."""
-    spec = plan.checkpoint.config.for_context(plan.max_context_len)
-    model = empty_model(as_cached(spec, plan.item_bytes))
+    model = empty_model(as_cached(plan.spec, plan.item_bytes))
     plan.checkpoint.check(model)
     listener.stage("load" if plan.scheme.name == "none" else "quantize")
     report = quantize(

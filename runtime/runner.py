@@ -250,35 +250,36 @@ class Runner(RunnerHandle):
             told = library().thimble_chat_template(self._open())
         return json.loads(told) if told else None
 
-    def logits(self, tokens: Sequence[int], first: int = 0) -> "NDArray[np.float32]":
+    def logits(
+        self, tokens: Sequence[int], first: int = 0, last: int | None = None
+    ) -> "NDArray[np.float32]":
         """Computes the logits after each token, as in an answer.
 
-        A model exported with `--delegate cpu` gives up to 64 rows in a call, bit for bit those of a
-        call for each token; others are called for each.
+        `--delegate cpu` gives up to 64 rows in a call, bit for bit those of a call for each token.
 
         Args:
-            tokens: from the first position on, including BOS; those already in the cache are not
-                computed again.
-            first: the index of the first token whose logits are returned; those before it are
-                processed together, as a prompt.
+            tokens: the complete text, including BOS, whose length may choose the rotary table;
+                those already in the cache are not computed again.
+            first, last: of the tokens whose logits are returned, last excluded; None: to the end.
 
         Returns:
-            float32 (len(tokens) - first, vocab_size).
+            float32 (last - first, vocab_size).
 
         Raises:
             RunnerError: a token is outside the vocabulary, the tokens do not fit the context,
-                `first` is out of range, or the runner is closed or busy.
+                `first` or `last` is out of range, or the runner is closed or busy.
         """
         import numpy as np
 
         check_whole("first", first, 0, max(len(tokens) - 1, 0))
-        ids = token_ids(tokens)
+        last = len(tokens) if last is None else last
+        check_whole("last", last, first, len(tokens))
         with self._holding() as handle:
             width = library().thimble_vocab_size(handle)
-        logits = np.empty((len(ids) - first, width), dtype=np.float32)
-        tokens_pointer = ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
-        logits_pointer = logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
-        self._call(library().thimble_logits, tokens_pointer, len(ids), first, logits_pointer)
+        ids, logits = token_ids(tokens), np.empty((last - first, width), dtype=np.float32)
+        given = ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)), len(ids), first, last - first
+        rows = logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        self._call(library().thimble_logit_rows, *given, rows)
         return logits
 
     @property

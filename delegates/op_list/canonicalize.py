@@ -10,7 +10,7 @@ from typing import Any
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from delegates.op_list.graph import args_of, operator_name, shape_of
+from delegates.op_list.graph import ROTARY_ROWS, args_of, operator_name, shape_of
 
 
 def tidy(program: ExportedProgram) -> None:
@@ -37,16 +37,29 @@ def _free_view(node: Node) -> None:
 def _own_table(graph: Graph, product: Node) -> None:
     """Gives a product of heads its own copy of the slice of a table, which starts at a position."""
     for index, table in enumerate(args_of(product)):
-        if not isinstance(table, Node) or operator_name(table) != "aten::slice":
+        if not isinstance(table, Node) or not _is_slice(table):
             continue
-        if args_of(table)[1] == 0 and isinstance(args_of(table)[2], Node):
-            with graph.inserting_before(product):
-                copy = _copied_slice(graph, table, args_of(product)[1 - index])
-            product.update_arg(index, copy)
+        with graph.inserting_before(product):
+            copy = _copied_slice(graph, table, args_of(product)[1 - index])
+        product.update_arg(index, copy)
+
+
+def _is_slice(node: Node) -> bool:
+    """Whether a node is rows of a table, from a position on."""
+    if operator_name(node) == ROTARY_ROWS:
+        return True
+    if operator_name(node) != "aten::slice":
+        return False
+    return args_of(node)[1] == 0 and isinstance(args_of(node)[2], Node)
 
 
 def _copied_slice(graph: Graph, table: Node, heads: Node) -> Node:
     """Copies the slice of a table, with the length of the heads (1, seq_len, ...)."""
+    if operator_name(table) == ROTARY_ROWS:
+        rows, start, length, original = args_of(table)
+        if isinstance(length, Node):
+            length = _copied(graph, length, (heads, 1))
+        return _copied(graph, table, (rows, start, length, original))
     end = args_of(table)[3]
     if isinstance(end, Node) and operator_name(end) == "add":
         start, length = args_of(end)

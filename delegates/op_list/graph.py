@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 ATTENTION = "thimble::cached_attention"
+ROTARY_ROWS = "thimble::rotary_rows"
 SHARED_ATTENTION = "thimble::shared_attention"
 CONVOLUTION = "thimble::short_convolution"
 DELTA_RULE = "thimble::gated_delta_rule"

@@ -130,12 +130,20 @@ class DelegateCall:
             [Value(Role.ROWS, self.slot(rows)) for rows in self.ops.outputs],
             list(zip(self._adapters.names, self._adapter_keys, strict=True)),
             self._states,
+            self._original(),
         )
         return PreprocessResult(
             write_program(program),
             self._debug_ids.get_delegate_mapping(),
             self._store.get_named_data_store_output(),
         )
+
+    def _original(self) -> int:
+        """The longest text that uses the first rows of its rotary tables; 0: they are for all."""
+        rotating = (op for op in self.ops if isinstance(op, Attention | SharedAttention | Rotate))
+        lengths = {op.rotation.original for op in rotating if op.rotation is not None}
+        assert len(lengths) < 2, lengths
+        return lengths.pop() if lengths else 0
 
     def slot(self, rows: Rows) -> int:
         return self._slots[rows]

@@ -12,6 +12,7 @@ from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op, State
 
 # Of a program whose kinds all have been there from the first on: old runners read it.
 _FIRST_VERSION = 6
+_ORIGINAL_VERSION = 8  # the first with two rotary tables
 _IDENTIFIER = b"THCP"
 
 
@@ -65,6 +66,8 @@ class Program:
 
     Attributes:
         adapters: the name of each and the key of its numbers.
+        original: the longest text that uses the first rows of rotary tables, which then have as
+            many more; 0: tables are for texts of all lengths.
     """
 
     slots: Sequence[int]
@@ -77,6 +80,7 @@ class Program:
     outputs: Sequence[Value]
     adapters: Sequence[tuple[str, str]] = ()
     states: Sequence[State] = ()
+    original: int = 0
 
 
 def write_program(program: Program) -> bytes:
@@ -98,8 +102,10 @@ def write_program(program: Program) -> bytes:
     for width in reversed(program.slots):
         builder.PrependUint32(width)
     slots = builder.EndVector()
-    builder.StartObject(11)
-    version = max((item.version for item in program.operations), default=_FIRST_VERSION)
+    builder.StartObject(12)
+    versions = [item.version for item in program.operations]
+    versions += [_ORIGINAL_VERSION] if program.original else []
+    version = max(versions, default=_FIRST_VERSION)
     builder.PrependUint32Slot(0, version, 0)
     builder.PrependUOffsetTRelativeSlot(1, slots, 0)
     builder.PrependUOffsetTRelativeSlot(2, weights, 0)
@@ -111,6 +117,7 @@ def write_program(program: Program) -> bytes:
     builder.PrependUOffsetTRelativeSlot(8, outputs, 0)
     builder.PrependUOffsetTRelativeSlot(9, adapters, 0)
     builder.PrependUOffsetTRelativeSlot(10, states, 0)
+    builder.PrependUint32Slot(11, program.original, 0)
     builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 

@@ -119,13 +119,15 @@ def compare(request: Request) -> "Outcome":
     from devtools.profile.etrecord import read_etrecord
     from exporter.catalogue.find import open_model
     from exporter.file.pte import read_report
+    from exporter.file.report import ORIGINAL_CONTEXT
 
     report = read_report(request.model)
     etrecord = _require_etrecord(request)
     record = read_etrecord(etrecord)
     checkpoint = open_model(request.checkpoint)
     _check_shape(report["model"], request.model, checkpoint)
-    made_for = checkpoint.config.for_context(report["model"]["max_context_len"])
+    both = ORIGINAL_CONTEXT in report["model"]
+    made_for = checkpoint.config.for_context(report["model"]["max_context_len"], both)
     checkpoint = replace(checkpoint, config=made_for)
     scheme = _scheme(report["quantization"], request.model)
     _check_program(record, request.model, etrecord)
@@ -237,10 +239,11 @@ def _scheme(quantization: dict[str, Any], model: Path) -> "Scheme":
 
 def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -> "Tensor":
     """Returns int64 (tokens,): the beginning of the text, or of a text that calibration does not
-    use."""
+    use; no more than a first call can give its rotary table."""
     import torch
 
     from exporter.catalogue.find import EMBEDDED
+    from exporter.file.report import ORIGINAL_CONTEXT
     from exporter.tokenizer import load_tokenizer
     from quant.measure.windows import held_out_part
 
@@ -254,7 +257,11 @@ def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -
             raise BadRequest(
                 f"{request.text} cannot be read as text ({reason}); name a UTF-8 text file."
             ) from None
-    count = min(request.tokens, facts["max_context_len"])
+    original = facts.get(ORIGINAL_CONTEXT)
+    longest: int = facts["max_context_len"]
+    if original is not None and facts["max_seq_len"] <= original:
+        longest = original
+    count = min(request.tokens, longest)
     ids = load_tokenizer(checkpoint.directory).encode(text[: 32 * count])
     start = [] if facts["bos_id"] is None else [facts["bos_id"]]
     tokens = torch.tensor((start + ids)[:count], dtype=torch.int64)

@@ -11,6 +11,7 @@ from devtools.compare.logged import Log
 from devtools.compare.rows import Calls
 from devtools.errors import DevtoolsError
 from devtools.profile.etrecord import Record
+from exporter.file.report import ORIGINAL_CONTEXT
 from runtime.watch import WatchedProgram
 
 _MOST_DECODED = 32  # tokens that are run one by one: enough for every decoding kernel
@@ -32,7 +33,8 @@ def run_program(
         RunnerError: the program cannot be watched.
         DevtoolsError: it shows nothing.
     """
-    calls = _calls(len(tokens), report["model"]["max_seq_len"])
+    facts = report["model"]
+    calls = _calls(len(tokens), facts["max_seq_len"], facts.get(ORIGINAL_CONTEXT, 0))
     collector = Collector(record, log)
     logits = []
     with WatchedProgram(path, report["model"]["vocab_size"]) as program:
@@ -49,8 +51,12 @@ def run_program(
     return collector.rows(), torch.stack(logits), calls
 
 
-def _calls(count: int, longest: int) -> Calls:
+def _calls(count: int, longest: int, original: int) -> Calls:
+    """Calls of a text by one rotary table, which the first one chooses: a text of more than
+    `original` tokens begins with as many."""
     decoded = count - 1 if longest == 1 else min(count // 2, _MOST_DECODED)
+    if count > original > 0:
+        decoded = min(decoded, count - original - 1)
     first = count - decoded
     lengths = [longest] * (first // longest) + [first % longest] * bool(first % longest)
     prefill = len(lengths)

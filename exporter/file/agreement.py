@@ -86,12 +86,13 @@ def reference_logits(
     """Runs the eager model once, without its cache, for calls of many, one, two and one tokens.
 
     Args:
-        tokens: int64 (seq_len,), at least one; at most TOKENS of them are used.
+        tokens: int64 (seq_len,), at least one; at most TOKENS of them are used, by one rotary
+                table.
         max_seq_len: the most tokens in one call.
         quantized: whether activations are rounded to int8.
         release: called after every layer, when the layer's memory may be released.
     """
-    tokens = tokens[:TOKENS]
+    tokens = tokens[: min(TOKENS, model.config.original_context or TOKENS)]  # of one rotary table
     lengths, left = [], len(tokens)
     for most in (max(1, left - _SINGLE_STEPS - 3), 1, 2, *[1] * _SINGLE_STEPS):
         length = min(most, max_seq_len)

@@ -9,6 +9,8 @@ from quant.report import QuantReport
 from quant.scheme import KEEP
 
 Report = dict[str, Any]  # for JSON
+# Of the model, where each text chooses a rotary table by its length: the longest of the first one.
+ORIGINAL_CONTEXT = "original_max_position_embeddings"
 NOT_RUN = "not run here"  # the file: nothing on this machine runs its delegate
 
 
@@ -33,7 +35,8 @@ def constant_methods(plan: Plan) -> dict[str, object]:
 def describe(plan: Plan, quantization: QuantReport) -> Report:
     """Returns the report in the file: the model, and the results of quantization."""
     checkpoint, text, quality = plan.checkpoint, plan.text, quantization.quality
-    notes = rotary_notes(checkpoint.config, plan.max_context_len)
+    notes = rotary_notes(checkpoint.config, plan.max_context_len, plan.spec)
+    original = plan.spec.original_context
     mixers = as_cached(checkpoint.config, plan.item_bytes).attentions
     experts = {"count": quantization.experts, "rare": list(quantization.rare_experts)}
     adapters = [
@@ -61,6 +64,7 @@ def describe(plan: Plan, quantization: QuantReport) -> Report:
             "chat_template": text.chat_template,
             **({"left_out": dict(checkpoint.left_out)} if checkpoint.left_out else {}),
             **({"rotary": notes} if notes else {}),
+            **({ORIGINAL_CONTEXT: original} if original is not None else {}),
         },
         "quantization": {
             "scheme": quantization.scheme,

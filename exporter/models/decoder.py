@@ -12,6 +12,8 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+import exporter.models.rotary_operator  # noqa: F401  (defines torch.ops.thimble.rotary_rows)
+from exporter.errors import ExportError
 from exporter.models.attention import Attention, SharedAttention
 from exporter.models.context import CachedContext, Context
 from exporter.models.convolution import ShortConvolution
@@ -20,7 +22,7 @@ from exporter.models.experts import Experts
 from exporter.models.layer_input import LayerInput, LayerInputTable
 from exporter.models.mlp import MLP
 from exporter.models.norm import stream_norm
-from exporter.models.rotary_tables import Rope, rope_table
+from exporter.models.rotary_tables import Rope, both_rope_tables, rope_table
 from exporter.models.spec import (
     ConvolutionSpec,
     DecoderSpec,
@@ -141,22 +143,31 @@ class Decoder(nn.Module):
             shape = len(spec.layers), spec.hidden_size, spec.rms_norm_eps
             self.layer_inputs = LayerInputTable(spec.layer_input, *shape)
         self._tables = len(spec.rotary_tables)
+        self._original: int | None = None
 
-    def setup_ropes(self, tables: Sequence[Rope]) -> None:
-        """Registers the rotary tables of all positions as rope_cos, rope_sin, rope_cos_1, ..."""
+    def setup_ropes(self, tables: Sequence[Rope], original: int | None = None) -> None:
+        """Registers the rotary tables of all positions as rope_cos, rope_sin, rope_cos_1, ...
+
+        Args:
+            original: the longest text that uses the first part of each, as both_rope_tables()
+                returns them; None: tables have one part.
+        """
+        self._original = original
         for index, (cos, sin) in enumerate(tables):
             self.register_buffer(_numbered("rope_cos", index), cos, persistent=False)
             self.register_buffer(_numbered("rope_sin", index), sin, persistent=False)
 
     def ropes(self, start_pos: int, seq_len: int) -> tuple[Rope, ...]:
         """Returns each table's rows for positions start_pos .. start_pos + seq_len - 1."""
-        return tuple(
-            (
-                self.get_buffer(_numbered("rope_cos", index)).narrow(0, start_pos, seq_len),
-                self.get_buffer(_numbered("rope_sin", index)).narrow(0, start_pos, seq_len),
-            )
-            for index in range(self._tables)
-        )
+
+        def rows(name: str, index: int) -> Tensor:
+            table = self.get_buffer(_numbered(name, index))
+            if self._original is None:
+                return table.narrow(0, start_pos, seq_len)
+            return torch.ops.thimble.rotary_rows(table, start_pos, seq_len, self._original)
+
+        indices = range(self._tables)
+        return tuple((rows("rope_cos", index), rows("rope_sin", index)) for index in indices)
 
 
 class CausalLM(nn.Module):
@@ -170,19 +181,27 @@ class CausalLM(nn.Module):
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
         self.max_context_len = 0
+        self._is_long = False  # whether the caches were computed with the second rotary tables
 
     def setup_cache(self, max_context_len: int, batch: int = 1) -> None:
         """Gives every layer a KV cache of `max_context_len` positions of each of `batch` sequences,
         or the state of its kind; `forward` needs it."""
         self.max_context_len = max_context_len
-        self.model.setup_ropes(self.context(max_context_len).ropes)
+        original, tables = self.config.original_context, self.config.rotary_tables
+        if original is None or max_context_len <= original:
+            self.model.setup_ropes(self.context(max_context_len).ropes)
+        else:
+            both = [both_rope_tables(table, original, max_context_len) for table in tables]
+            self.model.setup_ropes(both, original)
         for module in self.modules():
             if isinstance(module, MixerModule):
                 module.setup_cache(max_context_len, batch)
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
         """Runs tokens at positions input_pos, input_pos + 1, ... over the cache. If layers keep a
-        state, input_pos is 0, or the position after the last call.
+        state, input_pos is 0, or the position after the last call. If texts of two lengths have
+        rotary tables of their own, the call at position 0 chooses, and another table needs another
+        call from there on.
 
         Args:
             tokens: int64 (batch, seq_len); a program is captured of one sequence.
@@ -190,17 +209,37 @@ class CausalLM(nn.Module):
 
         Returns:
             float32 (batch, vocab_size): the logits after the last token.
+
+        Raises:
+            ExportError: the text passes the length at which its rotary table changes.
         """
         seq_len = tokens.shape[1]
         start_pos = cast(int, input_pos.item())
         torch._check(start_pos >= 0)
         torch._check(start_pos + seq_len <= self.max_context_len)
+        if not torch.compiler.is_exporting():
+            self._check_table(start_pos, seq_len)
         context = CachedContext(self.model.ropes(start_pos, seq_len), start_pos, {})
         x = self.embed(tokens)  # (1, seq_len, hidden_size)
         context = self._with_inputs(context, tokens, x)
         for layer in self.model.layers:
             x = layer(x, context)
         return self.head(x[:, -1])
+
+    def _check_table(self, start_pos: int, seq_len: int) -> None:
+        """Refuses a call whose rotary table is not that of the caches."""
+        original = self.config.original_context
+        if original is None:
+            return
+        is_long = start_pos + seq_len > original
+        if start_pos == 0:
+            self._is_long = is_long
+        elif is_long != self._is_long:
+            raise ExportError(
+                f"A text of {start_pos + seq_len} tokens and the {start_pos} in the cache have "
+                f"different rotary tables, which change at {original}: run the text again, from "
+                "position 0."
+            )
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Maps token ids (batch, seq_len) to hidden states (batch, seq_len, hidden_size)."""

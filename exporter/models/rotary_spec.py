@@ -1,6 +1,7 @@
 """Rotary position embedding as data: the tables that layers use, and how frequencies are scaled.
 
-Some tables depend on the length of the context. An export knows it, and `for_context` fixes them.
+Some tables depend on the length of the context. An export knows it, and `for_context` fixes them;
+or a file keeps both tables of LongRoPE, and each text uses that of its own length.
 """
 
 from dataclasses import dataclass, replace
@@ -113,15 +114,21 @@ class RotarySpec:
         have the pairs that do not rotate in their places."""
         return self.head_dim if self.proportional else self.rotated
 
-    def for_context(self, length: int) -> "RotarySpec":
+    def for_context(self, length: int, both: bool = False) -> "RotarySpec":
         """Returns the table for contexts of up to `length`: what depends on the length is fixed,
-        what has no effect is removed."""
+        what has no effect is removed.
+
+        Args:
+            both: LongRoPE's two lists of factors stay where texts of such contexts use both.
+        """
         fixed = self
         if self.growth is not None and length <= self.growth.length:
             fixed = replace(fixed, growth=None)
         match self.scaling:
             case LongRopeScaling() as scaling:
                 is_long = length > scaling.original_max_position_embeddings
+                if both and is_long and scaling.short_factor != scaling.long_factor:
+                    return fixed
                 factors = scaling.long_factor if is_long else scaling.short_factor
                 return replace(fixed, scaling=ListedScaling(factors, scaling.magnitude))
             case DynamicScaling(factor, original):

@@ -43,6 +43,14 @@ def rope_table(spec: RotarySpec, length: int) -> Rope:
     return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
 
 
+def both_rope_tables(spec: RotarySpec, original: int, length: int) -> Rope:
+    """Returns the rows for texts of up to `original` tokens, then those for texts of up to
+    `length`, which is more: each float32 (original + length, 1, head_dim)."""
+    tables = rope_table(spec, original), rope_table(spec, length)
+    cosines, sines = (torch.cat(rows) for rows in zip(*tables, strict=True))
+    return cosines, sines
+
+
 def _scaled(freqs: Tensor, spec: RotarySpec) -> tuple[Tensor, float]:
     """Returns the scaled frequencies, and the factor on cosines and sines."""
     scaling: RopeScaling | None = spec.scaling

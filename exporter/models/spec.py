@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from exporter.models.rotary_spec import RotarySpec
+from exporter.models.rotary_spec import LongRopeScaling, RotarySpec
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "quick_gelu", "relu2", "xielu"]
 QkNorm = Literal["heads", "rows", "rotated_heads"] | None
@@ -56,10 +56,10 @@ class AttentionSpec:
     shares: int | None = None
     int8: bool = False
 
-    def for_context(self, length: int) -> "AttentionSpec":
-        """Returns the attention for contexts of up to `length`."""
-        rotary = self.rotary and self.rotary.for_context(length)
-        queries = self.query_rotary and self.query_rotary.for_context(length)
+    def for_context(self, length: int, both: bool) -> "AttentionSpec":
+        """Returns the attention for contexts of up to `length`; `both`: see RotarySpec."""
+        rotary = self.rotary and self.rotary.for_context(length, both)
+        queries = self.query_rotary and self.query_rotary.for_context(length, both)
         return replace(
             self,
             rotary=rotary,
@@ -79,7 +79,7 @@ class ConvolutionSpec:
     kernel_size: int
     bias: bool = False
 
-    def for_context(self, length: int) -> "ConvolutionSpec":
+    def for_context(self, length: int, both: bool) -> "ConvolutionSpec":
         """Returns the same: no length changes it."""
         return self
 
@@ -106,7 +106,7 @@ class DeltaSpec:
         """Numbers of its matrices, one for each head of values."""
         return self.num_value_heads * self.key_head_dim * self.value_head_dim
 
-    def for_context(self, length: int) -> "DeltaSpec":
+    def for_context(self, length: int, both: bool) -> "DeltaSpec":
         """Returns the same: no length changes it."""
         return self
 
@@ -278,10 +278,30 @@ class DecoderSpec:
         )
         return tuple(dict.fromkeys(table for table in tables if table is not None))
 
-    def for_context(self, length: int) -> "DecoderSpec":
+    @cached_property
+    def original_context(self) -> int | None:
+        """The longest text that uses the first of LongRoPE's two tables; None: the length of a text
+        chooses no table, or several lengths do."""
+        scalings = (table.scaling for table in self.rotary_tables)
+        lengths = {
+            scaling.original_max_position_embeddings
+            for scaling in scalings
+            if isinstance(scaling, LongRopeScaling)
+        }
+        return lengths.pop() if len(lengths) == 1 else None
+
+    def for_context(self, length: int, both: bool = False) -> "DecoderSpec":
         """Returns the decoder for contexts of up to `length`: tables that depend on the length are
-        fixed, and windows that are not shorter are removed."""
-        layers = (replace(layer, mixer=layer.mixer.for_context(length)) for layer in self.layers)
+        fixed, and windows that are not shorter are removed.
+
+        Args:
+            both: tables that each text chooses by its own length stay, if `original_context` is all
+                that one must know for it.
+        """
+        both = both and self.original_context is not None
+        layers = (
+            replace(layer, mixer=layer.mixer.for_context(length, both)) for layer in self.layers
+        )
         return replace(self, layers=tuple(layers))
 
     def with_int8_heads(self) -> "DecoderSpec":

@@ -6,6 +6,7 @@ from functools import cached_property
 import torch
 
 from delegates import Delegate, Limits
+from delegates.features import Feature
 from exporter.checkpoint import Checkpoint
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
@@ -47,6 +48,12 @@ class Plan:
     def limits(self) -> Limits:
         """Of the delegate."""
         return self.delegate.LIMITS
+
+    @cached_property
+    def spec(self) -> DecoderSpec:
+        """The decoder of the file, for its context."""
+        both = Feature.ROTARY_BY_LENGTH in self.limits.supports
+        return self.checkpoint.config.for_context(self.max_context_len, both)
 
     @cached_property
     def item_bytes(self) -> int:

@@ -37,7 +37,7 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
             "The runner's --chat will refuse this model, whose chat template is kept as text "
             f"only: {plan.text.template_fault}"
         )
-    for note in rotary_notes(plan.checkpoint.config, plan.max_context_len):
+    for note in rotary_notes(plan.checkpoint.config, plan.max_context_len, plan.spec):
         listener.note(note)
     if plan.text.evaluation is None:
         listener.note(

@@ -151,7 +151,8 @@ def other_bytes(plan: Plan) -> int:
     pairs = sum(_PAIR * len(one.pairs) for one in plan.checkpoint.adapters)
     program = filled(stored.graph_bytes + layers + pairs) + stored.alignment
     row = sum(table.head_dim for table in config.rotary_tables)
-    rotary = stored.rotary_numbers * plan.max_context_len * row * stored.float_bytes
+    positions = plan.max_context_len + (plan.spec.original_context or 0)
+    rotary = stored.rotary_numbers * positions * row * stored.float_bytes
     small = small_numbers(model) * stored.float_bytes
     vectors = sum(parameter.dim() < 2 for parameter in model.parameters())
     floats = filled(small + rotary + 2 * _LINE * vectors) - small

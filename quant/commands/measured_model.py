@@ -11,6 +11,7 @@ from delegates import get_delegate
 from exporter.catalogue.find import open_model
 from exporter.checkpoint import refuse_adapter_beside
 from exporter.file.pte import read_report
+from exporter.file.report import ORIGINAL_CONTEXT
 from exporter.plan.plan import empty_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.commands.checks import RunAs, check_scored, is_program
@@ -54,11 +55,13 @@ class Scored:
 
 
 def context_of(model: str) -> int | None:
-    """The positions that a `.pte` was made for; None: the model is no `.pte`."""
+    """The positions that the rotary tables of a `.pte` were made for; None: the model is no `.pte`,
+    or each text's length chooses its tables there, too."""
     if not is_program(model):
         return None
-    length: int = read_report(Path(model))["model"]["max_context_len"]
-    return length
+    facts = read_report(Path(model))["model"]
+    length: int = facts["max_context_len"]
+    return None if ORIGINAL_CONTEXT in facts else length
 
 
 def open_scored(model: str, run_as: RunAs, advance: Advance, context: int | None = None) -> Scored:
@@ -105,7 +108,7 @@ def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Score
 
     @torch.no_grad()
     def generate(prompt: str, max_new_tokens: int) -> Iterator[str]:
-        """Over the model's own cache, a token a call."""
+        """Over the model's own cache, a token a call; all again where the rotary table changes."""
         ids = ([] if bos_id is None else [bos_id]) + tokenizer.encode(prompt)
         most = min(longest, len(ids) + max_new_tokens)
         decoder.setup_cache(most)
@@ -114,8 +117,10 @@ def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Score
             token = int(decoder(step, torch.tensor([at])).argmax())
             if token in ends:
                 break
-            step, at = torch.tensor([[token]]), len(ids)
             ids.append(token)
+            anew = len(ids) - 1 == decoder.config.original_context
+            at = 0 if anew else len(ids) - 1
+            step = torch.tensor([ids[at:]])
             text = tokenizer.decode(ids)
             if not text.endswith("\ufffd"):  # half a character
                 yield text[len(before) :]
@@ -155,7 +160,7 @@ def _open_pte(path: Path, run_as: RunAs, advance: Advance) -> Scored:
         ids = tokens.tolist()
         for start in range(first, len(ids), PIECE):
             end = min(start + PIECE, len(ids))
-            yield torch.from_numpy(runner.logits(ids[:end], start))
+            yield torch.from_numpy(runner.logits(ids, start, end))
             advance(end - (start if start > first else 0))
 
     runs_with = str(runner.stats["runs_with"]) or name

@@ -185,6 +185,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "chat_template": (text, pointer),
         "vocab_size": (wide, pointer),
         "logits": (number, pointer, tokens, wide, wide, logits, text, size),
+        "logit_rows": (number, pointer, tokens, wide, wide, wide, logits, text, size),
         "length": (wide, pointer),
         "truncate": (number, pointer, wide, text, size),
         "save": (number, pointer, text, text, size),

@@ -163,7 +163,9 @@ def summary(stats: dict[str, Any]) -> str:
         if stats[f"{name}_tokens_per_s"]
     )
     counts = f"{stats['prompt_tokens']} prompt + {stats['generated_tokens']} generated tokens"
-    return ", ".join((counts, *rates, f"stopped: {stats['stop_reason']}"))
+    again = stats["recomputed_tokens"]
+    recomputed = [f"{again} computed again with the rotary table of its length"] if again else []
+    return ", ".join((counts, *rates, *recomputed, f"stopped: {stats['stop_reason']}"))
 
 
 def why_incomplete(stats: dict[str, Any]) -> str | None:

@@ -51,7 +51,7 @@ class Scorer:
         yield [TokenLogprob(n, runner.token_text(n), math.nan, []) for n in tokens[:1]]
         for first in range(0, len(tokens) - 1, _ROWS):
             end = min(first + _ROWS, len(tokens) - 1)
-            rows = runner.logits(tokens[:end], first)
+            rows = runner.logits(tokens, first, end)
             followers = tokens[first + 1 : end + 1]
             yield [self._entry(row, token, top) for row, token in zip(rows, followers, strict=True)]
 

@@ -72,6 +72,8 @@ export interface Stats {
   ttft_s: number;
   prompt_tokens: number;
   cached_tokens: number;
+  /** Computed again, because the text's new length changed its rotary table. */
+  recomputed_tokens: number;
   generated_tokens: number;
   prefill_tokens_per_s: number;
   decode_tokens_per_s: number;

@@ -95,6 +95,7 @@ CASES = {
         "two_programs_share_a_session",
         "programs_share_caches",
         "refuses_another_geometry",
+        "a_cache_has_one_rotary_table",
         "bad_sessions",
     ],
     "delegate_state_test": [

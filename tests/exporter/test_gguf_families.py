@@ -16,6 +16,7 @@ from support.family_models import Case, assert_same, case_of, reference_model, t
 from support.gguf_files import COMMON
 from support.gguf_models import with_split_experts, write_model
 from support.loading import loaded
+from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
@@ -30,18 +31,27 @@ CASES = [
 
 @pytest.mark.parametrize(("case", "form"), CASES)
 def test_logits_are_those_of_transformers(tmp_path: Path, case: Case, form: GgufForm) -> None:
+    """Of a text, and where its length chooses a rotary table, of one that has the other."""
     reference = reference_model(case)
     path = write_model(tmp_path / "m.gguf", reference, form)
     checkpoint, tokens = open_checkpoint(path), tokens_of(reference)
-    checkpoint.config = checkpoint.config.for_context(tokens.shape[1])
+    checkpoint.config = checkpoint.config.for_context(tokens.shape[1], both=True)
     model = loaded(checkpoint)
-    with torch.no_grad():
-        hidden = model.embed(tokens)
-        context = model.text_context(model.context(tokens.shape[1]), tokens, hidden)
-        for layer in model.model.layers:
-            hidden = layer(hidden, context)
-        logits = model.finish_logits(model.lm_head(model.model.norm(hidden)))
-        assert_same(logits, reference(tokens).logits)
+    original = model.config.original_context
+    assert (original is not None) == ("rope_factors_long.weight" in form.factors)
+    texts = [tokens] if original is None else [tokens, tokens[:, :original]]
+    for text in texts:
+        with torch.no_grad():
+            assert_same(_logits(model, text), reference(text).logits)
+
+
+@torch.no_grad()
+def _logits(model: CausalLM, tokens: Tensor) -> Tensor:
+    hidden = model.embed(tokens)
+    context = model.text_context(model.context(tokens.shape[1]), tokens, hidden)
+    for layer in model.model.layers:
+        hidden = layer(hidden, context)
+    return model.finish_logits(model.lm_head(model.model.norm(hidden)))
 
 
 @pytest.mark.parametrize("type", [Type.Q8_0, Type.Q4_0, Type.MXFP4, Type.F16], ids=lambda t: t.name)

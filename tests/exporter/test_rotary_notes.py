@@ -9,6 +9,8 @@ import pytest
 from support.exported import Quiet
 from support.packed_checkpoints import CONFIG
 
+from delegates import get_delegate
+from delegates.features import Feature
 from exporter.file.pte import read_report
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
@@ -38,8 +40,26 @@ DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}
 def test_which_tables_depend_on_the_length(
     scaling: dict[str, Any], context: int, said: str
 ) -> None:
-    notes = rotary_notes(decoder_spec({**CONFIG, "rope_scaling": scaling}), context)
+    spec = decoder_spec({**CONFIG, "rope_scaling": scaling})
+    notes = rotary_notes(spec, context, spec.for_context(context))
     assert [said in note for note in notes] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(("long", "kept"), [(2.0, True), (1.0, False)])
+def test_of_a_file_with_both_tables_nothing_is_said(long: float, kept: bool) -> None:
+    """Nor of two tables that are equal, of which one is enough."""
+    spec = decoder_spec({**CONFIG, "rope_scaling": {**LONGROPE, "long_factor": [long] * 8}})
+    made = spec.for_context(17, both=True)
+    assert made.original_context == (16 if kept else None)
+    assert rotary_notes(spec, 17, made) == rotary_notes(spec, 16, spec) == []
+
+
+@pytest.mark.parametrize(
+    ("delegates", "keeps"),
+    [("cpu", True), ("cpu,xnnpack", True), ("xnnpack,cpu", False), ("coreml", False)],
+)
+def test_which_files_keep_both_tables(delegates: str, keeps: bool) -> None:
+    assert (Feature.ROTARY_BY_LENGTH in get_delegate(delegates).LIMITS.supports) == keeps
 
 
 def test_the_export_and_its_report_say_so(shared_data: Path, tmp_path: Path) -> None:

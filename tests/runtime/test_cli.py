@@ -119,9 +119,11 @@ def test_an_answer_of_one_token_has_no_rate_of_decoding() -> None:
         "generated_tokens": 1,
         "prefill_tokens_per_s": 100.0,
     }
-    stats |= {"decode_tokens_per_s": 0.0, "stop_reason": "length"}
-    said = "2 prompt + 1 generated tokens, prefill 100.0 tok/s, stopped: length"
-    assert summary(stats) == said
+    stats |= {"decode_tokens_per_s": 0.0, "stop_reason": "length", "recomputed_tokens": 0}
+    said = "2 prompt + 1 generated tokens, prefill 100.0 tok/s"
+    assert summary(stats) == f"{said}, stopped: length"
+    again = summary({**stats, "recomputed_tokens": 9})
+    assert again == f"{said}, 9 computed again with the rotary table of its length, stopped: length"
 
 
 def test_an_answer_that_is_cut_is_told(cpp_build: Path, stories_pte: Path) -> None:

@@ -94,6 +94,7 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "ttft_s",
         "prompt_tokens",
         "cached_tokens",
+        "recomputed_tokens",
         "generated_tokens",
         "forced_tokens",
         "prefill_s",

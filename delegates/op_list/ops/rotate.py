@@ -6,22 +6,28 @@ from typing import Any, ClassVar
 import torch
 from torch.fx import Node
 
-from delegates.op_list.graph import args_of, operator_name, shape_of
+from delegates.op_list.graph import ROTARY_ROWS, args_of, operator_name, shape_of
 from delegates.op_list.ops.op import Field, Floats, Matchers, Op, Places, Values
 from delegates.op_list.rows import Rows, is_heads
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """Placeholders of the tables (max_context_len, 1, head_dim)."""
+    """
+    Attributes:
+        cosines, sines: placeholders of the tables (max_context_len, 1, head_dim).
+        original: the longest text that uses the first rows, as many; those for longer texts follow,
+            max_context_len rows. 0: tables are for texts of all lengths.
+    """
 
     cosines: Node
     sines: Node
+    original: int = 0
 
     @property
     def positions(self) -> int:
         length: int = shape_of(self.cosines)[0]
-        return length
+        return length - self.original
 
     def place(self, places: Places) -> tuple[Floats, Floats]:
         return places.half_table(self.cosines), places.half_table(self.sines)
@@ -49,24 +55,24 @@ def match_rotate(node: Node, values: Values) -> Rotate | None:
         return None
     x, cosines = args_of(cosine_part)
     swapped, sines = args_of(sine_part)
-    if not _are(swapped, name="aten::cat") or not _are(cosines, sines, name="aten::slice"):
+    if not _are(swapped, name="aten::cat"):
         return None
     halves = _swapped_halves(swapped, x)
     tables = [_match_table(item, values) for item in (cosines, sines)]
-    if halves is None or tables[0] is None or tables[1] is None:
+    cosine, sine = tables
+    if halves is None or cosine is None or sine is None:
         return None
-    start_pos = args_of(cosines)[2]
-    rotation = Rotation(tables[0][0], tables[1][0])
-    if args_of(sines)[2] is not start_pos:
+    if (sine.start_pos, sine.original) != (cosine.start_pos, cosine.original):
         return None
+    rotation = Rotation(cosine.table, sine.table, cosine.original)
     if not values.are_rotary(rotation.cosines, rotation.sines):
         return None
-    slices = [*tables[0][1], *tables[1][1]]
+    slices = [*cosine.nodes, *sine.nodes]
     return Rotate(
         output=values.rows(node),
         nodes=[*slices, *halves, cosine_part, swapped, sine_part, node],
         input=values.rows(x),
-        start_pos=start_pos,
+        start_pos=cosine.start_pos,
         num_heads=shape_of(node)[2],
         rotation=rotation,
     )
@@ -93,19 +99,39 @@ def _swapped_halves(swapped: Node, x: Node) -> list[Node] | None:
     return [halves, first, second] if args_of(halves)[2:] in ((-1,), (last,)) else None
 
 
-def _match_table(node: Node, values: Values) -> tuple[Node, list[Node]] | None:
-    """Returns the table of which a node reads the rows from a position on, and the nodes that only
-    serve this."""
-    table, dim, start_pos, end = (*args_of(node), None)[:4]
-    if dim != 0 or not isinstance(start_pos, Node) or values.constants.name(table) is None:
+@dataclass(frozen=True)
+class _TableRows:
+    """
+    Attributes:
+        table: the placeholder of which rows from a position on are read.
+        original: as that of Rotation.
+        nodes: which only serve this.
+    """
+
+    table: Node
+    start_pos: Node
+    original: int
+    nodes: list[Node]
+
+
+def _match_table(node: Any, values: Values) -> _TableRows | None:
+    if _are(node, name=ROTARY_ROWS):
+        table, start_pos, length, original = args_of(node)
+        lengths = [length] if isinstance(length, Node) else []
+        rows = _TableRows(table, start_pos, original, [node, *lengths])
+    elif _are(node, name="aten::slice"):
+        table, dim, start_pos, end = (*args_of(node), None)[:4]
+        if dim != 0 or not _are(end, name="add"):
+            return None
+        lengths = [item for item in end.all_input_nodes if item is not start_pos]
+        rows = _TableRows(table, start_pos, 0, [node, end, *lengths])
+    else:
+        return None
+    if not isinstance(start_pos, Node) or values.constants.name(table) is None:
         return None
     if len(shape_of(table)) != 3 or shape_of(table)[1] != 1:
         return None
-    if values.constants.tensor(table).dtype is not torch.float32:
-        return None
-    if not isinstance(end, Node) or operator_name(end) != "add":
-        return None
-    return table, [node, end, *(item for item in end.all_input_nodes if item is not start_pos)]
+    return rows if values.constants.tensor(table).dtype is torch.float32 else None
 
 
 MATCHERS: Matchers = {"aten::add": (match_rotate,)}

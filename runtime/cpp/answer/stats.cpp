@@ -77,6 +77,7 @@ std::string to_json(const Stats& stats, const std::string& logprobs) {
   add_seconds("ttft_s", stats.ttft_s);
   add("prompt_tokens", std::to_string(stats.prompt_tokens));
   add("cached_tokens", std::to_string(stats.cached_tokens));
+  add("recomputed_tokens", std::to_string(stats.recomputed_tokens));
   add("generated_tokens", std::to_string(stats.generated_tokens));
   add("forced_tokens", std::to_string(stats.forced_tokens));
   add_seconds("prefill_s", stats.prefill_s);
@@ -109,6 +110,11 @@ std::string to_line(const Stats& stats) {
           ? stats.runs_with
           : std::to_string(stats.threads) + (stats.threads == 1 ? " thread" : " threads");
   const std::string adapter = stats.adapter.empty() ? "" : ", adapter " + stats.adapter;
+  const std::string recomputed =
+      stats.recomputed_tokens > 0
+          ? ", " + std::to_string(stats.recomputed_tokens) +
+                " computed again, because the text's new length changed its rotary table"
+          : "";
   const std::string drafted = stats.drafted_tokens > 0
                                   ? ", " + std::to_string(stats.accepted_tokens) + " of " +
                                         std::to_string(stats.drafted_tokens) + " drafted accepted"
@@ -123,7 +129,7 @@ std::string to_line(const Stats& stats) {
          number(stats.decode_tokens_per_s(), "%.1f") + " tok/s, first token " +
          number(stats.ttft_s * 1e3, "%.1f") + " ms, load " + number(stats.load_s * 1e3, "%.1f") +
          " ms, peak memory " + number(platform::peak_memory_bytes() / 1e6, "%.0f") + " MB, " +
-         runs_with + adapter + drafted + recorded;
+         runs_with + adapter + drafted + recomputed + recorded;
 }
 
 }  // namespace thimble

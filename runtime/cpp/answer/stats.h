@@ -28,12 +28,13 @@ struct Stats {
   std::string runs_with;  ///< the CPU delegate's kernels, threads, cache; else empty
   std::string adapter;    ///< that it ran with, by name; else empty
   int32_t threads = 0;
-  double load_s = 0.0;           ///< from the path to a program that can run
-  double ttft_s = 0.0;           ///< from the prompt's tokens to the answer's first token
-  int64_t prompt_tokens = 0;     ///< prefilled: not those already in the cache
-  int64_t cached_tokens = 0;     ///< of the prompts, those already in the cache
-  int64_t generated_tokens = 0;  ///< the token that ends the answer included
-  int64_t forced_tokens = 0;     ///< of those, the ones that the constraint left no choice for
+  double load_s = 0.0;            ///< from the path to a program that can run
+  double ttft_s = 0.0;            ///< from the prompt's tokens to the answer's first token
+  int64_t prompt_tokens = 0;      ///< prefilled: not those already in the cache
+  int64_t cached_tokens = 0;      ///< of the prompts, those already in the cache
+  int64_t recomputed_tokens = 0;  ///< of the cache, because their rotary table changed
+  int64_t generated_tokens = 0;   ///< the token that ends the answer included
+  int64_t forced_tokens = 0;      ///< of those, the ones that the constraint left no choice for
   double prefill_s = 0.0;
   double decode_s = 0.0;        ///< spent on the tokens after the first
   int64_t decoded_tokens = 0;   ///< tokens that decode_s was spent on

@@ -231,13 +231,21 @@ int64_t thimble_vocab_size(const thimble_runner* runner) {
 
 int thimble_logits(thimble_runner* runner, const int32_t* tokens, int64_t count, int64_t first,
                    float* logits, char* error, size_t error_size) {
+  const int64_t rows = std::max<int64_t>(count - std::max<int64_t>(first, 0), 0);
+  return thimble_logit_rows(runner, tokens, count, first, rows, logits, error, error_size);
+}
+
+int thimble_logit_rows(thimble_runner* runner, const int32_t* tokens, int64_t count, int64_t first,
+                       int64_t rows, float* logits, char* error, size_t error_size) {
   return run_guarded(error, error_size, [&]() -> thimble::Status {
     const thimble::Status right = first_error(
         {given({{"runner", runner}, {"tokens", tokens || count == 0}, {"logits", logits}}),
          check<int64_t>("count", count, 0, INT32_MAX),
-         check<int64_t>("first", first, 0, std::max<int64_t>(count - 1, 0))});
+         check<int64_t>("first", first, 0, std::max<int64_t>(count - 1, 0)),
+         check<int64_t>("rows", rows, 0, std::max<int64_t>(count - first, 0))});
     if (!right.ok()) return right;
-    return runner->runner->logits({tokens, tokens + count}, static_cast<size_t>(first), logits);
+    return runner->runner->logits({tokens, tokens + count}, static_cast<size_t>(first),
+                                  static_cast<size_t>(rows), logits);
   });
 }
 

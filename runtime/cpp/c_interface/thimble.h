@@ -263,28 +263,31 @@ THIMBLE_API const char* thimble_token_text(const thimble_runner* runner, int32_t
 
 /// Returns the model's chat template as JSON, {"source": ..., "bos_token": ..., "eos_token": ...,
 /// "special_tokens": [...], "tokens": {...}}: a jinja2 template, two texts that it takes (null:
-/// they are undefined in it), the texts of the tokenizer's special tokens, and those that the
-/// template calls by other names, such as "unk_token". "" if the file has no template, or was
-/// exported before they were kept in it. Valid as long as the runner.
+/// undefined), the special tokens' texts, and those that the template calls by other names, such as
+/// "unk_token". "" if the file keeps no template. Valid as long as the runner.
 THIMBLE_API const char* thimble_chat_template(thimble_runner* runner);
 
 /// Returns the number of logits after a token.
 THIMBLE_API int64_t thimble_vocab_size(const thimble_runner* runner);
 
 /// Computes the logits after each of `count` tokens from index `first` on, as in an answer: the CPU
-/// delegate gives up to 64 rows in a call, bit for bit those of a call for each; other delegates
-/// are called for each. The tokens before `first` are processed as a prompt; those in the key/value
-/// cache are not computed again. `logits` has room for (count - first) rows of
-/// thimble_vocab_size(). Returns 0 on success.
+/// delegate gives up to 64 rows in a call, bit for bit those of a call for each. The tokens before
+/// are processed as a prompt; those in the key/value cache are not computed again. `logits` has
+/// room for (count - first) rows of thimble_vocab_size(). Returns 0 on success.
 THIMBLE_API int thimble_logits(thimble_runner* runner, const int32_t* tokens, int64_t count,
                                int64_t first, float* logits, char* error, size_t error_size);
+
+/// The same of `rows` tokens alone, a part of a text whose logits do not fit memory. All tokens of
+/// the text are given with each part, because its length may choose the rotary table (LongRoPE).
+THIMBLE_API int thimble_logit_rows(thimble_runner* runner, const int32_t* tokens, int64_t count,
+                                   int64_t first, int64_t rows, float* logits, char* error,
+                                   size_t error_size);
 
 /// Returns the number of tokens in the key/value cache, prompt and answer.
 THIMBLE_API int64_t thimble_length(const thimble_runner* runner);
 
-/// Removes every token from `length` on; `length` must not exceed thimble_length(). If the cache's
-/// sliding windows do not reach so far back, the tokens before `length` are computed again. Returns
-/// 0 on success.
+/// Removes every token from `length` on, thimble_length() at most; the others are computed again if
+/// sliding windows, or the rotary table of so short a text, require it. Returns 0 on success.
 THIMBLE_API int thimble_truncate(thimble_runner* runner, int64_t length, char* error,
                                  size_t error_size);
 
@@ -299,15 +302,13 @@ THIMBLE_API int thimble_restore(thimble_runner* runner, const char* path, char* 
                                 size_t error_size);
 
 /// Returns another runner of the same model, which shares the weights and continues from here with
-/// its own cache. Only one of a runner and its forks may be called at a time. Returns null on
-/// failure.
+/// its own cache; null on failure. Only one of a runner and its forks may be called at a time.
 THIMBLE_API thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_size);
 
 /// Checks the complete file, including the weights. Returns 0 if it is not damaged.
 THIMBLE_API int thimble_verify(thimble_runner* runner, char* error, size_t error_size);
 
-/// The result of a recording: the number of recorded calls of the model, and of later calls that
-/// did not fit its limits.
+/// How many calls of the model a recording has, and how many later ones did not fit its limits.
 typedef struct {
   int64_t calls;
   int64_t dropped_calls;

@@ -140,6 +140,17 @@ std::vector<size_t> Engine::next_to_run() const {
   return next;
 }
 
+Status Engine::fit_caches() {
+  if (model_->program().original_context() == 0) return {};
+  for (const auto& sequence : running_) {
+    const size_t length = slots_[sequence->slot()].tokens.size() + sequence->next().size();
+    const Result<std::vector<int32_t>> held = slots_.fit(sequence->slot(), length);
+    if (!held.ok()) return held.status();
+    if (!held->empty()) sequence->read_anew(*held);
+  }
+  return {};
+}
+
 std::vector<SequenceRows> Engine::next_rows() {
   const std::vector<size_t> group = next_to_run();
   std::vector<size_t> ready;
@@ -168,9 +179,9 @@ Status Engine::add_drafts(std::vector<SequenceRows>* parts) {
     if (!is_answer(part)) continue;
     Sequence& sequence = *running_[part.sequence];
     const std::vector<int32_t>& read = slots_[sequence.slot()].tokens;
-    const size_t context = static_cast<size_t>(program.max_context_len()) - read.size() - 1;
+    const auto behind = static_cast<size_t>(program.room_behind(read.size() + 1));
     Result<std::vector<int32_t>> draft =
-        sequence.draft(read, std::min({kMostDraft, room, context}), costs);
+        sequence.draft(read, std::min({kMostDraft, room, behind}), costs);
     if (!draft.ok()) return draft.status();
     part.draft = std::move(*draft);
     room -= part.draft.size();
@@ -216,8 +227,9 @@ Status Engine::advance(const SequenceRows& part, const float* logits) {
 }
 
 void Engine::call_model() {
+  const Status fitted = fit_caches();
   std::vector<SequenceRows> parts = next_rows();
-  const Status drafted = add_drafts(&parts);
+  const Status drafted = fitted.ok() ? add_drafts(&parts) : fitted;
   const Result<const float*> logits = drafted.ok() ? run(parts) : Result<const float*>(drafted);
   std::vector<std::pair<size_t, Status>> ended;
   const float* row = logits.ok() ? *logits : nullptr;

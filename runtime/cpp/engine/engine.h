@@ -69,6 +69,8 @@ class Engine {
   void admit();
   /// The indices of those whose turn it is.
   std::vector<size_t> next_to_run() const;
+  /// Gives caches the rotary tables of the texts that they will have.
+  Status fit_caches();
   /// What each sequence has in the next call.
   std::vector<SequenceRows> next_rows();
   /// Lets sequences guess behind their only token, as far as the call has room.

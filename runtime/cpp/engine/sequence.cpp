@@ -36,6 +36,7 @@ Result<std::vector<int32_t>> Sequence::draft(const std::vector<int32_t>& read, s
 Result<size_t> Sequence::advance(size_t count, std::vector<int32_t> draft, const float* logits) {
   next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(count));
   if (logits == nullptr) return size_t{0};
+  const size_t chosen = answer_->chosen().size();  // the rest of `count` was read before
   const size_t drafted = draft.size();
   VerifiedDraft ahead;
   ahead.start(std::move(draft), logits, vocab_size_);
@@ -49,7 +50,7 @@ Result<size_t> Sequence::advance(size_t count, std::vector<int32_t> draft, const
   stats_.drafted_tokens += static_cast<int64_t>(drafted);
   stats_.accepted_tokens += static_cast<int64_t>(accepted);
   if (answers_) {
-    stats_.decoded_tokens += static_cast<int64_t>(count + accepted);
+    stats_.decoded_tokens += static_cast<int64_t>(chosen + accepted);
     stats_.decode_s = seconds() - stats_.ttft_s;
   } else {
     stats_.ttft_s = seconds();
@@ -63,6 +64,11 @@ Result<size_t> Sequence::advance(size_t count, std::vector<int32_t> draft, const
 
 void Sequence::read_again(const std::vector<int32_t>& tokens) {
   next_.insert(next_.begin(), tokens.begin(), tokens.end());
+}
+
+void Sequence::read_anew(const std::vector<int32_t>& tokens) {
+  stats_.recomputed_tokens += static_cast<int64_t>(tokens.size());
+  read_again(tokens);
 }
 
 void Sequence::end(const Status& status) {

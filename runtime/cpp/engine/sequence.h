@@ -42,6 +42,8 @@ class Sequence {
   Result<size_t> advance(size_t count, std::vector<int32_t> draft, const float* logits);
   /// Makes the model read tokens again, before those that it has not read.
   void read_again(const std::vector<int32_t>& tokens);
+  /// The same of all that it has read, because their rotary table changes.
+  void read_anew(const std::vector<int32_t>& tokens);
   bool ended() const { return answer_->ended(); }
 
   const ConstraintText& constraint_text() const { return request_.constraint; }

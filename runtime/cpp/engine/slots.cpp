@@ -20,10 +20,11 @@ Result<Slots> Slots::create(std::shared_ptr<Model> model, int32_t cache, const s
     if (!status.ok()) return status;
     const Result<int32_t> copy = session.fork();
     if (!copy.ok()) return copy.status();
-    slots.slots_.push_back({*copy, adapter, {}});
+    slots.slots_.push_back({*copy, adapter, /*is_long=*/false, {}});
     if (i > 0) continue;
     status = session.use(*copy);
     if (status.ok()) status = session.truncate(0);
+    if (status.ok()) status = session.use_table(/*is_long=*/false);
     if (!status.ok()) return status;
   }
   const Status status = session.use(cache);
@@ -40,8 +41,9 @@ bool Slots::any_free() const {
 }
 
 size_t Slots::shared(const Slot& slot, const std::vector<int32_t>& tokens,
-                     const std::string& adapter) {
-  if (slot.adapter != adapter) return 0;
+                     const std::string& adapter) const {
+  const bool is_long = model_->program().is_long(tokens.size());
+  if (slot.adapter != adapter || slot.is_long != is_long) return 0;
   const auto end =
       std::mismatch(slot.tokens.begin(), slot.tokens.end(), tokens.begin(), tokens.end());
   return std::min(static_cast<size_t>(end.first - slot.tokens.begin()), tokens.size() - 1);
@@ -70,6 +72,7 @@ Status Slots::copy(size_t from, size_t to) {
   session().free(slots_[to].cache);
   slots_[to].cache = *copy;
   slots_[to].adapter = slots_[from].adapter;
+  slots_[to].is_long = slots_[from].is_long;
   slots_[to].tokens = slots_[from].tokens;
   return {};
 }
@@ -82,6 +85,29 @@ Status Slots::use_adapter(Slot* slot, const std::string& adapter) {
   slot->adapter = adapter;
   slot->tokens.clear();
   return {};
+}
+
+Status Slots::use_table(Slot* slot, bool is_long) {
+  if (slot->is_long == is_long) return {};
+  Status status = session().use(slot->cache);
+  if (status.ok()) status = session().use_table(is_long);
+  if (!status.ok()) return status;
+  slot->is_long = is_long;
+  slot->tokens.clear();
+  return {};
+}
+
+Result<std::vector<int32_t>> Slots::fit(size_t slot, size_t length) {
+  Slot& used = slots_[slot];
+  const bool is_long = model_->program().is_long(length);
+  std::vector<int32_t> held;
+  if (used.is_long == is_long) return held;
+  held = used.tokens;
+  Status status = use_table(&used, is_long);
+  const Status home = session().use(home_);
+  if (status.ok()) status = home;
+  if (!status.ok()) return status;
+  return held;
 }
 
 Status Slots::truncate(Slot* slot, size_t length) {
@@ -115,6 +141,7 @@ Result<size_t> Slots::take(const std::vector<int32_t>& tokens, const std::string
   }
   Slot& slot = slots_[free];
   if (status.ok()) status = use_adapter(&slot, adapter);
+  if (status.ok()) status = use_table(&slot, model_->program().is_long(tokens.size()));
   if (status.ok()) status = truncate(&slot, shared(slot, tokens, adapter));
   const Status home = session().use(home_);
   if (status.ok()) status = home;

@@ -16,7 +16,8 @@ class Slots {
  public:
   struct Slot {
     int32_t cache;
-    std::string adapter;  ///< of the cache
+    std::string adapter;   ///< of the cache
+    bool is_long = false;  ///< whether that has the second of two rotary tables
     std::vector<int32_t> tokens;
     bool taken = false;
     uint64_t last_used = 0;
@@ -35,6 +36,9 @@ class Slots {
   /// Takes a free slot for a text, with as much of it as any slot of its adapter holds, all but the
   /// last token at most. A prefix in a slot that is taken is copied.
   Result<size_t> take(const std::vector<int32_t>& tokens, const std::string& adapter);
+  /// Makes a slot's cache have the rotary table of a text of `length` tokens. If that changes it,
+  /// it is then empty; returns the tokens that it held.
+  Result<std::vector<int32_t>> fit(size_t slot, size_t length);
   /// Removes the last `count` tokens of a slot, or more if its cache must; returns those that it
   /// removed too much.
   Result<std::vector<int32_t>> take_back(size_t slot, size_t count);
@@ -44,14 +48,16 @@ class Slots {
   Slots(std::shared_ptr<Model> model, int32_t home) : model_(std::move(model)), home_(home) {}
   SessionHandle& session() const { return *model_->program().session(); }
   /// The number of tokens that a text can take over.
-  static size_t shared(const Slot& slot, const std::vector<int32_t>& tokens,
-                       const std::string& adapter);
+  size_t shared(const Slot& slot, const std::vector<int32_t>& tokens,
+                const std::string& adapter) const;
   /// The free slot, or the taken one, that holds most of a text, the one used longest ago if
   /// several do; slots_.size() if there is none.
   size_t best(const std::vector<int32_t>& tokens, const std::string& adapter, bool taken) const;
   Status copy(size_t from, size_t to);
   /// Changes the adapter of a slot, which is then empty.
   Status use_adapter(Slot* slot, const std::string& adapter);
+  /// The same of its rotary table.
+  Status use_table(Slot* slot, bool is_long);
   /// Removes every token from `length` on, or more if the cache must.
   Status truncate(Slot* slot, size_t length);
 

@@ -163,7 +163,10 @@ Status LoadedMethod::load_method(const LoadOptions& options) {
   }
   const Error error = module_->load_method(method_, nullptr, recorder_.tracer(), &backend_options,
                                            operator_kernels());
-  if (error == Error::Ok) return {};
+  if (error == Error::Ok) {
+    if (session_ != nullptr) original_context_ = session_->original_context();
+    return {};
+  }
   return Status::error("cannot load the method " + method_ + " of " + file_.path() + ": " +
                        advice(error, log, session_ != nullptr));
 }

@@ -59,6 +59,18 @@ class LoadedMethod {
   /// logits of the last token, or the text's row. Valid until the next call.
   Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos);
 
+  /// The longest text that uses the first of two rotary tables; 0: there is one for all lengths.
+  int64_t original_context() const { return original_context_; }
+  /// Whether a text of so many tokens uses the second.
+  bool is_long(size_t length) const {
+    return original_context_ > 0 && static_cast<int64_t>(length) > original_context_;
+  }
+  /// How many tokens may follow so many until the context or their rotary table ends.
+  int64_t room_behind(size_t length) const {
+    const bool ends_early = original_context_ > 0 && !is_long(length);
+    return (ends_early ? original_context_ : max_context_len_) - static_cast<int64_t>(length);
+  }
+
   /// Whether it runs segments: the complete method is one call of the CPU delegate.
   bool runs_segments() const { return runs_segments_; }
 
@@ -93,6 +105,7 @@ class LoadedMethod {
   int64_t max_seq_len_ = 0;
   int64_t max_context_len_ = 0;
   int64_t vocab_size_ = 0;
+  int64_t original_context_ = 0;
   int64_t width_ = 0;
   std::vector<int32_t> eos_ids_;
   std::string delegates_;

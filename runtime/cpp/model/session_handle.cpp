@@ -44,6 +44,17 @@ Status SessionHandle::use_adapter(const std::string& name) {
   return call(thimble_cache_use_adapter, id_, name.c_str());
 }
 
+int64_t SessionHandle::original_context() const { return thimble_session_original_context(id_); }
+
+bool SessionHandle::uses_long_table() const {
+  return thimble_cache_table(id_) == THIMBLE_TABLE_LONG;
+}
+
+Status SessionHandle::use_table(bool is_long) {
+  const int32_t table = is_long ? THIMBLE_TABLE_LONG : THIMBLE_TABLE_SHORT;
+  return call(thimble_cache_use_table, id_, table);
+}
+
 Status SessionHandle::use(int32_t cache) {
   if (cache == current_) return {};
   Status status = call(thimble_cache_use, id_, cache);

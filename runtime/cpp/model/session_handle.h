@@ -41,6 +41,13 @@ class SessionHandle {
   /// is empty.
   Status use_adapter(const std::string& name);
 
+  /// The longest text that uses the first of the program's two rotary tables; 0: it has one.
+  int64_t original_context() const;
+  /// Whether the cache in use has the second.
+  bool uses_long_table() const;
+  /// Makes the cache in use have the second, or the first. If that changes it, the cache is empty.
+  Status use_table(bool is_long);
+
   /// Makes a cache the one that everything below, and the program, is about.
   Status use(int32_t cache);
   int32_t current() const { return current_; }

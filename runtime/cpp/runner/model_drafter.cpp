@@ -43,9 +43,8 @@ Result<std::vector<int32_t>> ModelDrafter::propose(const std::vector<int32_t>& t
     return std::vector<int32_t>();
   }
   const double step = costs.call_s() > 0 && call_s_ > 0 ? call_s_ / costs.call_s() : 0.2;
-  const auto room = runner_->model().program().max_context_len();
-  most = std::min(
-      most, static_cast<size_t>(std::max<int64_t>(room - static_cast<int64_t>(tokens.size()), 0)));
+  const int64_t room = runner_->model().program().room_behind(tokens.size());
+  most = std::min(most, static_cast<size_t>(std::max<int64_t>(room, 0)));
   size_t depth = depth_.choose(most, costs.row() + step);
   if (depth == 0 && most > 0) {  // a trial now and then shows when it is worth it again
     last_pause_ = std::min(2 * last_pause_, kMostPause);

@@ -88,8 +88,21 @@ Status Runner::truncate(size_t length) {
   }
   const std::vector<int32_t> wanted(cached_.begin(),
                                     cached_.begin() + static_cast<std::ptrdiff_t>(length));
-  const Status status = rewind(length);
+  Status status = choose_table(length, length);
+  if (status.ok()) status = rewind(std::min(length, cached_.size()));
   return status.ok() ? extend(wanted, length, /*interrupted=*/nullptr).status() : status;
+}
+
+Status Runner::choose_table(size_t length, size_t kept) {
+  if (program().original_context() == 0) return {};
+  Status status = choose_cache();
+  if (!status.ok()) return status;
+  const bool is_long = program().is_long(length), changes = session()->uses_long_table() != is_long;
+  status = session()->use_table(is_long);
+  if (!status.ok() || !changes) return status;
+  stats_.recomputed_tokens += static_cast<int64_t>(kept);
+  cached_.clear();
+  return {};
 }
 
 Status Runner::rewind(size_t length) {
@@ -158,9 +171,14 @@ Result<std::unique_ptr<Runner>> Runner::fork() const {
   return runner;
 }
 
+size_t Runner::common(const std::vector<int32_t>& tokens) const {
+  const auto end = std::mismatch(cached_.begin(), cached_.end(), tokens.begin(), tokens.end());
+  return static_cast<size_t>(end.first - cached_.begin());
+}
+
 Status Runner::keep_common(const std::vector<int32_t>& tokens, size_t most) {
-  const auto common = std::mismatch(cached_.begin(), cached_.end(), tokens.begin(), tokens.end());
-  return rewind(std::min(static_cast<size_t>(common.first - cached_.begin()), most));
+  const Status status = choose_table(tokens.size(), common(tokens));
+  return status.ok() ? rewind(std::min(common(tokens), most)) : status;
 }
 
 Result<const float*> Runner::extend(const std::vector<int32_t>& tokens, size_t end,
@@ -195,7 +213,8 @@ Result<const float*> Runner::prefill(const std::vector<int32_t>& tokens,
   return logits;
 }
 
-Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, float* logits) {
+Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, size_t rows,
+                      float* logits) {
   Status status = model_->check_context(tokens);
   if (!status.ok()) return status;
   if (first >= tokens.size()) {
@@ -203,6 +222,7 @@ Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, float* l
                          std::to_string(tokens.size()) +
                          " tokens were given: request an earlier one");
   }
+  const size_t last = first + std::min(rows, tokens.size() - first);
   status = keep_common(tokens, first);
   if (!status.ok()) return status;
   const Result<const float*> before = extend(tokens, first, /*interrupted=*/nullptr);
@@ -212,14 +232,14 @@ Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, float* l
       program().runs_segments()
           ? static_cast<size_t>(std::min<int64_t>(THIMBLE_MOST_LOGIT_ROWS, program().max_seq_len()))
           : size_t{1};
-  while (cached_.size() < tokens.size()) {
+  while (cached_.size() < last) {
     const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(cached_.size());
-    const size_t count = std::min(most, tokens.size() - cached_.size());
+    const size_t count = std::min(most, last - cached_.size());
     const auto end = begin + static_cast<std::ptrdiff_t>(count);
-    const Result<const float*> rows = forward(std::vector<int64_t>(begin, end), count);
-    if (!rows.ok()) return rows.status();
+    const Result<const float*> found = forward(std::vector<int64_t>(begin, end), count);
+    if (!found.ok()) return found.status();
     cached_.insert(cached_.end(), begin, end);
-    logits = std::copy_n(*rows, count * width, logits);
+    logits = std::copy_n(*found, count * width, logits);
   }
   return {};
 }
@@ -243,24 +263,29 @@ Result<const float*> Runner::forward(const std::vector<int64_t>& tokens, size_t 
   return logits;
 }
 
-Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const Sampler& sampler) {
+Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const Sampler& sampler,
+                                     const std::atomic<bool>* interrupted) {
   const float* known = ahead_.follow(chosen);
   if (known != nullptr) {
     cached_.insert(cached_.end(), chosen.begin(), chosen.end());
     stats_.accepted_tokens += static_cast<int64_t>(chosen.size());
     return known;
   }
-  const Status status = drop_ahead();
+  Status status = drop_ahead();
   if (!status.ok()) return status;
   std::vector<int32_t> all = cached_;
   all.insert(all.end(), chosen.begin(), chosen.end());
-  if (static_cast<int64_t>(chosen.size()) > program().max_seq_len()) {
-    const Result<const float*> before = extend(all, all.size() - 1, /*interrupted=*/nullptr);
-    if (!before.ok()) return before;
+  status = choose_table(all.size(), cached_.size());
+  if (!status.ok()) return status;
+  const bool anew = cached_.empty();
+  if (anew || static_cast<int64_t>(chosen.size()) > program().max_seq_len()) {
+    const Result<const float*> before =
+        extend(all, all.size() - 1, anew ? interrupted : /*never*/ nullptr);
+    if (!before.ok() || cached_.size() + 1 < all.size()) return before;
   }
   std::vector<int64_t> tokens(all.begin() + static_cast<std::ptrdiff_t>(cached_.size()), all.end());
   std::vector<int32_t> draft;
-  const auto room = std::min(program().max_context_len() - static_cast<int64_t>(all.size()),
+  const auto room = std::min(program().room_behind(all.size()),
                              program().max_seq_len() - static_cast<int64_t>(tokens.size()));
   if (drafter_ != nullptr && room > 0) {
     Result<std::vector<int32_t>> proposed = drafter_->propose(
@@ -309,11 +334,12 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
       decode_watch = Stopwatch();
     }
     if (!status.ok() || answer.ended()) break;
-    logits = advance(answer.chosen(), answer.sampler());
+    logits = advance(answer.chosen(), answer.sampler(), options.interrupted);
     stats_.decode_s += decode_watch.seconds();
     decode_watch = Stopwatch();
     status = logits.status();
-    if (!status.ok()) break;
+    if (status.ok() && *logits == nullptr) stats_.stop_reason = StopReason::kInterrupted;
+    if (!status.ok() || answer.ended()) break;
     stats_.decoded_tokens += static_cast<int64_t>(answer.chosen().size());
   }
   const Status dropped = drop_ahead();

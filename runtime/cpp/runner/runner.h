@@ -49,11 +49,12 @@ class Runner {
   Status generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                   const TextCallback& on_text);
 
-  /// The logits after each of `tokens` from index `first` on, as in an answer: the CPU delegate
-  /// gives up to 64 rows in a call, bit for bit those of a call for each; other delegates are
-  /// called for each. The tokens before are processed as a prompt. `logits` has room for a row of
-  /// vocab_size() numbers for each.
-  Status logits(const std::vector<int32_t>& tokens, size_t first, float* logits);
+  /// The logits after each of `rows` tokens of a text from index `first` on, as in an answer: the
+  /// CPU delegate gives up to 64 rows in a call, bit for bit those of a call for each; other
+  /// delegates are called for each. The tokens before are processed as a prompt. `logits` has room
+  /// for a row of vocab_size() numbers for each.
+  /// \param tokens the complete text, whose length chooses its rotary table.
+  Status logits(const std::vector<int32_t>& tokens, size_t first, size_t rows, float* logits);
 
   /// The logits after `tokens`, of which those in the cache are not computed again. Valid until the
   /// next call of the model.
@@ -74,7 +75,8 @@ class Runner {
   const std::shared_ptr<Drafter>& drafter() const { return drafter_; }
 
   /// Removes every token from `length` on; fails if the cache has fewer. If its sliding windows do
-  /// not reach so far back, the rest is computed again.
+  /// not reach so far back, or so short a text has another rotary table, the rest is computed
+  /// again.
   Status truncate(size_t length);
 
   /// The messages of the current chat, maintained by Chat: the system message, if any, and complete
@@ -114,10 +116,15 @@ class Runner {
   /// The session with this runner's cache as the current one; an error if the cache cannot be
   /// `verb`.
   Result<SessionHandle*> own_session(const char* verb) const;
+  /// Makes the cache have the rotary table of a text of `length` tokens; if that changes it, the
+  /// cache is empty. `kept`: how many of its tokens the text begins with.
+  Status choose_table(size_t length, size_t kept);
+  /// How many tokens of the cache `tokens` begin with.
+  size_t common(const std::vector<int32_t>& tokens) const;
   /// Removes every token from `length` on, or all if the cache's windows do not reach so far back.
   Status rewind(size_t length);
-  /// Removes from the cache everything after the common prefix with `tokens`, and everything from
-  /// `most` on, or more if it must.
+  /// Removes from the cache everything after the common prefix with the text `tokens`, and
+  /// everything from `most` on, or more if it must.
   Status keep_common(const std::vector<int32_t>& tokens, size_t most);
   /// Extends the cache, which has a prefix of `tokens`, to `end` of them; returns the logits of the
   /// last, null if there is nothing to do or it was interrupted.
@@ -126,9 +133,10 @@ class Runner {
   /// Extends the cache to all `tokens`; returns the logits of the last, null if interrupted.
   Result<const float*> prefill(const std::vector<int32_t>& tokens,
                                const std::atomic<bool>* interrupted);
-  /// Extends the cache by tokens that were chosen; returns the logits after them. A drafter's
-  /// guesses may be in the cache behind them, until drop_ahead().
-  Result<const float*> advance(const std::vector<int32_t>& chosen, const Sampler& sampler);
+  /// Extends the cache by tokens that were chosen; returns the logits after them, null if
+  /// interrupted. A drafter's guesses may be in the cache behind them, until drop_ahead().
+  Result<const float*> advance(const std::vector<int32_t>& chosen, const Sampler& sampler,
+                               const std::atomic<bool>* interrupted);
   Status drop_ahead();
   /// Calls the model with tokens that follow those of the cache; returns the logits of the last
   /// `logit_rows`.

@@ -51,8 +51,8 @@ Piece piece_of(const Piece& segment, const Chunk& chunk) {
   const size_t first = std::max(segment.first, chunk.first);
   const size_t last = std::min(segment.first + segment.rows, chunk.first + chunk.rows);
   if (first >= last) return {};
-  return {first - chunk.first, last - first, segment.position + (first - segment.first),
-          segment.caches, segment.segment};
+  return {first - chunk.first, last - first,    segment.position + (first - segment.first),
+          segment.caches,      segment.segment, segment.is_long};
 }
 
 /// Those of a chunk's rows that are in a piece, counted there.
@@ -98,7 +98,8 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(
   }
   std::vector<std::string> names;
   for (const Adapter& adapter : program.adapters) names.push_back(adapter.name);
-  const Result<uint32_t> number = session->add_program(program.checksum, wanted, names, states);
+  const Result<uint32_t> number =
+      session->add_program(program.checksum, wanted, names, states, program.original);
   if (!number.ok()) return number.status();
   return std::unique_ptr<CpuExecutor>(
       new CpuExecutor(std::move(program), kernels, std::move(weights), floats, std::move(adapters),
@@ -114,6 +115,7 @@ Status CpuExecutor::check(const Call& call) const {
     if (status.ok() && program_.keeps()) {
       status = session_->check_start(number_, cache, static_cast<size_t>(segment.start_pos));
     }
+    if (status.ok() && program_.original > 0) status = session_->check_table(segment);
     if (!status.ok()) return status;
     if (session_->adapter_of(number_, cache) == adapter_of(call).index) continue;
     return Status::error(
@@ -147,8 +149,9 @@ Status CpuExecutor::run(const Call& call) {
   for (const Segment& segment : call.segments) {
     const auto start_pos = static_cast<size_t>(segment.start_pos);
     if (program_.keeps()) session_->return_to(number_, segment.cache, start_pos);
+    const bool is_long = program_.original > 0 && session_->choose_table(segment);
     segments_.push_back({first, segment.rows, start_pos, &session_->caches(number_, segment.cache),
-                         segments_.size()});
+                         segments_.size(), is_long});
     first += segment.rows;
   }
   session_->team().run([&](size_t thread) { run_on(thread, call, *last); });

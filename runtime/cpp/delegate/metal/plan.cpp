@@ -90,6 +90,7 @@ Status Plan::check_ops() const {
 
 Status Plan::check() const {
   if (caches_.empty()) return refused("it has no KV cache");
+  if (program_->original > 0) return refused("it has two rotary tables");
   for (const cpu::Value& input : program_->inputs) {
     if (input.role == cpu::Role::kRows) return refused("it is a part of a model");
   }

@@ -109,7 +109,7 @@ class Attention {
       }
     }
     if (!op_.cosines.present()) return;
-    const size_t at = position * (dim_ / 2);
+    const size_t at = context_.angle_row(position) * (dim_ / 2);
     context_.kernels.rope(heads, count, dim_, context_.numbers(op_.cosines) + at,
                           context_.numbers(op_.sines) + at);
   }
@@ -253,8 +253,9 @@ void AttentionOp::check(Checker* checker) const {
   checker->check(cosines.present() == sines.present(), "has cosines without sines, or the reverse");
   if (!cosines.present()) return;
   checker->check(dim % 2 == 0, "rotates heads of " + std::to_string(dim) + " numbers");
-  checker->has_floats(cosines, shape.max_context_len * (dim / 2));
-  checker->has_floats(sines, shape.max_context_len * (dim / 2));
+  const size_t rows = checker->program().original + shape.max_context_len;
+  checker->has_floats(cosines, rows * (dim / 2));
+  checker->has_floats(sines, rows * (dim / 2));
 }
 
 void AttentionOp::walk(RowNeeds* rows) const {

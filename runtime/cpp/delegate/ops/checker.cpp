@@ -55,6 +55,8 @@ void Checker::check_tables() {
           "a slot has " + std::to_string(slot.width) + " columns");
   }
   for (const Weight& weight : program_.weights) check_weight(weight);
+  check(program_.original <= kMostContext,
+        "its rotary tables change at " + std::to_string(program_.original) + " positions");
   std::set<std::string> names;
   for (const CacheShape& cache : program_.caches) {
     check_cache(cache);

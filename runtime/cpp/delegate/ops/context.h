@@ -96,6 +96,10 @@ struct OpContext {
   }
   /// The position of row `row` of the piece.
   size_t position(size_t row) const { return piece.position + row; }
+  /// The row of rotary tables for a position of the piece.
+  size_t angle_row(size_t position) const {
+    return piece.is_long ? program.original + position : position;
+  }
   /// The thread's part of some rows: rows if there are several, else columns.
   Part part(OpRows rows, size_t columns) const {
     if (rows.count == 1) {

@@ -20,11 +20,11 @@ void RotateOp::check(Checker* checker) const {
   checker->has_slot(output, width);
   checker->has_rows_of({input}, output);
   if (!checker->check(dim % 2 == 0, "rotates heads of " + std::to_string(dim) + " numbers")) return;
-  const size_t half = dim / 2, positions = cosines.length / half;
-  checker->check(positions > 0, "has no angles");
-  checker->has_floats(cosines, positions * half);
-  checker->has_floats(sines, positions * half);
-  checker->takes_positions(positions);
+  const size_t half = dim / 2, rows = cosines.length / half, original = checker->program().original;
+  if (!checker->check(rows > original, "has no angles")) return;
+  checker->has_floats(cosines, rows * half);
+  checker->has_floats(sines, rows * half);
+  checker->takes_positions(rows - original);
 }
 
 void RotateOp::walk(RowNeeds* rows) const { rows->reads(input, rows->written(output)); }
@@ -38,7 +38,7 @@ Work RotateOp::run(const Op& op, OpRows rows, OpContext& context) const {
     const float* from = context.row(input, row) + column;
     float* to = context.row(output, row) + column;
     if (to != from) std::copy_n(from, dim, to);
-    const size_t angles = context.position(row) * (dim / 2);
+    const size_t angles = context.angle_row(context.position(row)) * (dim / 2);
     context.kernels.rope(to, 1, dim, context.numbers(cosines) + angles,
                          context.numbers(sines) + angles);
   }

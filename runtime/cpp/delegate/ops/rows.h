@@ -36,7 +36,8 @@ struct Piece {
   size_t rows;
   size_t position;  ///< of the first
   const ProgramCaches* caches;
-  size_t segment = 0;  ///< its number in the call
+  size_t segment = 0;    ///< its number in the call
+  bool is_long = false;  ///< whether it uses the rotary tables for longer texts
 };
 
 /// Rows of a chunk that an op computes.

@@ -44,8 +44,9 @@ void SharedAttentionOp::check(Checker* checker) const {
   checker->check(cosines.present() == sines.present(), "has cosines without sines, or the reverse");
   if (!cosines.present()) return;
   checker->check(dim % 2 == 0, "rotates heads of " + std::to_string(dim) + " numbers");
-  checker->has_floats(cosines, shape.max_context_len * (dim / 2));
-  checker->has_floats(sines, shape.max_context_len * (dim / 2));
+  const size_t rows = checker->program().original + shape.max_context_len;
+  checker->has_floats(cosines, rows * (dim / 2));
+  checker->has_floats(sines, rows * (dim / 2));
 }
 
 void SharedAttentionOp::walk(RowNeeds* rows) const { rows->reads(query, rows->written(output)); }

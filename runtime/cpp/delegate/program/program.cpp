@@ -113,6 +113,7 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
     const FlatbufferTable adapter = adapters[i];
     program.adapters.push_back({std::string(adapter.string(0)), std::string(adapter.string(1))});
   }
+  program.original = root.scalar<uint32_t>(11);
   const auto cache_type = root.scalar<uint8_t>(5);
   if (cache_type > static_cast<uint8_t>(kernels::CacheType::kInt8)) {
     return damaged("its caches have the unknown type " + std::to_string(cache_type));

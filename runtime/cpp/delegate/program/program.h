@@ -19,7 +19,7 @@
 namespace thimble::cpu {
 
 /// Those that are read. Each has all that the ones before have.
-inline constexpr uint32_t kFirstProgramVersion = 6, kProgramVersion = 7;
+inline constexpr uint32_t kFirstProgramVersion = 6, kProgramVersion = 8;
 
 struct Weight {
   std::string key;
@@ -115,7 +115,8 @@ struct Program {
   size_t num_tokens = SIZE_MAX;     ///< that are embedded, if any are
   size_t num_positions = SIZE_MAX;  ///< that caches and tables have, where there are any
   bool needs_segments = false;      ///< whole: a part of one has no meaning
-  uint32_t checksum = 0;            ///< of the whole blob
+  size_t original = 0;  ///< longest text that uses the first rows of rotary tables; 0: they are one
+  uint32_t checksum = 0;  ///< of the whole blob
 
   bool embeds() const { return num_tokens != SIZE_MAX; }
   /// Whether calls read what earlier ones have written.

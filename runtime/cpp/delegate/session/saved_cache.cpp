@@ -10,6 +10,7 @@ namespace thimble::cpu {
 namespace {
 
 /// A saved cache: 8 characters, then the version, the checksum of everything after it, the length;
+/// in version 4, which is for programs with two rotary tables, which of them, THIMBLE_TABLE_...;
 /// from version 3 on, which is for caches with an adapter, the size of its name and the name; the
 /// number of programs; for each program, its checksum and number of caches; for each cache, its
 /// geometry, and, if it has states, their number and geometry; then the first position that each
@@ -19,10 +20,11 @@ constexpr char kMagic[] = "thimblKV";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr uint32_t kVersion = 2;
 constexpr uint32_t kAdapterVersion = 3;
+constexpr uint32_t kTableVersion = 4;
 constexpr size_t kVersionAt = kMagicBytes;
 constexpr size_t kChecksumAt = kVersionAt + sizeof(uint32_t);
 constexpr size_t kLengthAt = kChecksumAt + sizeof(uint32_t);
-constexpr size_t kFactsAt = kLengthAt + sizeof(uint32_t);  ///< the adapter and the programs
+constexpr size_t kFactsAt = kLengthAt + sizeof(uint32_t);  ///< table, adapter and programs
 
 void append(std::vector<uint8_t>* bytes, size_t number) {
   const auto value = static_cast<uint32_t>(number);
@@ -41,13 +43,19 @@ size_t saved_type(kernels::CacheType type) {
   return type == kernels::CacheType::kInt8 ? 3 : static_cast<size_t>(type);
 }
 
+/// Whether a saved cache of `size` bytes, kFactsAt at least, was computed with the second table.
+bool saved_is_long(const uint8_t* bytes, size_t size) {
+  return number_at(bytes + kVersionAt) == kTableVersion && size >= kFactsAt + sizeof(uint32_t) &&
+         number_at(bytes + kFactsAt) == THIMBLE_TABLE_LONG;
+}
+
 /// The adapter of a saved cache of `size` bytes, kFactsAt at least; "" if it has none.
 std::string saved_adapter(const uint8_t* bytes, size_t size) {
-  if (number_at(bytes + kVersionAt) != kAdapterVersion || size - kFactsAt < sizeof(uint32_t)) {
-    return "";
-  }
-  const size_t name_at = kFactsAt + sizeof(uint32_t);
-  const size_t length = std::min<size_t>(number_at(bytes + kFactsAt), size - name_at);
+  const uint32_t version = number_at(bytes + kVersionAt);
+  const size_t size_at = kFactsAt + (version == kTableVersion ? sizeof(uint32_t) : 0);
+  const size_t name_at = size_at + sizeof(uint32_t);
+  if (version < kAdapterVersion || size < name_at) return "";
+  const size_t length = std::min<size_t>(number_at(bytes + size_at), size - name_at);
   return std::string(reinterpret_cast<const char*>(bytes + name_at), length);
 }
 
@@ -58,12 +66,14 @@ std::string describe_adapter(const std::string& name) {
 
 }  // namespace
 
-std::vector<uint8_t> Session::header() const {
+std::vector<uint8_t> Session::header(bool is_long) const {
+  const uint32_t plain_version = adapter().empty() ? kVersion : kAdapterVersion;
   std::vector<uint8_t> bytes(kMagic, kMagic + kMagicBytes);
-  append(&bytes, adapter().empty() ? kVersion : kAdapterVersion);
+  append(&bytes, original() > 0 ? kTableVersion : plain_version);
   append(&bytes, 0);  // the checksum
   append(&bytes, length());
-  if (!adapter().empty()) {
+  if (original() > 0) append(&bytes, is_long ? THIMBLE_TABLE_LONG : THIMBLE_TABLE_SHORT);
+  if (original() > 0 || !adapter().empty()) {
     append(&bytes, adapter().size());
     bytes.insert(bytes.end(), adapter().begin(), adapter().end());
   }
@@ -91,7 +101,7 @@ std::vector<uint8_t> Session::header() const {
 }
 
 size_t Session::saved_bytes() const {
-  size_t bytes = header().size();
+  size_t bytes = header(is_long()).size();
   for (const KvCache* cache : each_current()) {
     bytes += sizeof(uint32_t) + cache->saved_bytes(length());
   }
@@ -105,7 +115,7 @@ Status Session::save(void* data, size_t size) const {
                          " bytes: it takes exactly " + std::to_string(saved_bytes()));
   }
   auto* bytes = static_cast<uint8_t*>(data);
-  std::vector<uint8_t> start = header();
+  std::vector<uint8_t> start = header(is_long());
   for (const KvCache* cache : each_current()) append(&start, cache->oldest());
   uint8_t* to = std::copy(start.begin(), start.end(), bytes);
   for (const KvCache* cache : each_current()) {
@@ -123,16 +133,17 @@ Status Session::save(void* data, size_t size) const {
 
 Status Session::restore(const void* data, size_t size) {
   const auto* bytes = static_cast<const uint8_t*>(data);
-  const std::vector<uint8_t> expected = header();
   const Status foreign = Status::error(
       "this is not a saved KV cache of this program: save one with this program first");
   if (size < kFactsAt || std::memcmp(bytes, kMagic, kMagicBytes) != 0) return foreign;
   const uint32_t version = number_at(bytes + kVersionAt);
-  if (version != kVersion && version != kAdapterVersion) {
+  if (version < kVersion || version > kTableVersion) {
     return Status::error("the saved KV cache has version " + std::to_string(version) +
-                         ", and this runtime reads versions " + std::to_string(kVersion) + " and " +
-                         std::to_string(kAdapterVersion) + ": save it again");
+                         ", and this runtime reads versions " + std::to_string(kVersion) + " to " +
+                         std::to_string(kTableVersion) + ": save it again");
   }
+  const bool is_long = saved_is_long(bytes, size);
+  const std::vector<uint8_t> expected = header(is_long);
   const std::string saved = saved_adapter(bytes, size);
   if (saved == adapter() && size < expected.size()) return foreign;
   if (number_at(bytes + kChecksumAt) != crc32(bytes + kLengthAt, size - kLengthAt)) {
@@ -178,6 +189,10 @@ Status Session::restore(const void* data, size_t size) {
     from += state->geometry().saved_bytes(length);
   }
   current_->second.length = length;
+  if (original() > 0) {
+    current_->second.table = is_long ? THIMBLE_TABLE_LONG : THIMBLE_TABLE_SHORT;
+    current_->second.is_long = is_long;
+  }
   return {};
 }
 

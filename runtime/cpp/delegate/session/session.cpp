@@ -175,6 +175,21 @@ int thimble_cache_use_adapter(int32_t session, const char* name, char* error, si
   });
 }
 
+int64_t thimble_session_original_context(int32_t session) {
+  const std::shared_ptr<Session> found = find_session(session);
+  return found == nullptr ? 0 : static_cast<int64_t>(found->original());
+}
+
+int thimble_cache_use_table(int32_t session, int32_t table, char* error, size_t error_size) {
+  return with_session(session, error, error_size,
+                      [&](Session& found) { return found.use_table(table); });
+}
+
+int32_t thimble_cache_table(int32_t session) {
+  const std::shared_ptr<Session> found = find_session(session);
+  return found != nullptr && found->is_long() ? THIMBLE_TABLE_LONG : THIMBLE_TABLE_SHORT;
+}
+
 size_t thimble_cache_size(int32_t session) {
   const std::shared_ptr<Session> found = find_session(session);
   return found == nullptr ? 0 : found->saved_bytes();

@@ -35,6 +35,12 @@ enum {
   THIMBLE_CACHE_INT8 = 3
 };
 
+enum {
+  THIMBLE_TABLE_BY_CALL = 0, /* the call at position 0 chooses, by its length */
+  THIMBLE_TABLE_SHORT = 1,
+  THIMBLE_TABLE_LONG = 2
+};
+
 enum { THIMBLE_MOST_LOGIT_ROWS = 64 /* of a call, of all its segments */ };
 
 typedef struct {
@@ -122,6 +128,20 @@ THIMBLE_SESSION_API const char* thimble_cache_adapter(int32_t session);
 THIMBLE_SESSION_API int thimble_cache_use_adapter(int32_t session, const char* name, char* error,
                                                   size_t error_size);
 
+/// The longest text that uses the first of two rotary tables of the session's programs (LongRoPE);
+/// 0: they have one. What is cached for a position then depends on the table, too.
+THIMBLE_SESSION_API int64_t thimble_session_original_context(int32_t session);
+
+/// Chooses the table of the current cache: THIMBLE_TABLE_SHORT for texts of up to
+/// thimble_session_original_context() tokens, THIMBLE_TABLE_LONG for longer ones, of which a part
+/// may come first; THIMBLE_TABLE_BY_CALL, as at first. If the cache was computed with the other
+/// one, all its positions are removed. A call that would mix both is refused.
+THIMBLE_SESSION_API int thimble_cache_use_table(int32_t session, int32_t table, char* error,
+                                                size_t error_size);
+
+/// The table of the current cache: THIMBLE_TABLE_SHORT or THIMBLE_TABLE_LONG.
+THIMBLE_SESSION_API int32_t thimble_cache_table(int32_t session);
+
 /// The number of bytes that thimble_cache_save() writes for the current cache.
 THIMBLE_SESSION_API size_t thimble_cache_size(int32_t session);
 
@@ -130,14 +150,13 @@ THIMBLE_SESSION_API size_t thimble_cache_size(int32_t session);
 THIMBLE_SESSION_API int thimble_cache_save(int32_t session, void* data, size_t size, char* error,
                                            size_t error_size);
 
-/// Restores the current cache from what this program saved with the same type of cache and the same
-/// adapter. On failure
-/// the cache does not change.
+/// Restores the current cache, and its rotary table, from what this program saved with the same
+/// type of cache and the same adapter. On failure the cache does not change.
 THIMBLE_SESSION_API int thimble_cache_restore(int32_t session, const void* data, size_t size,
                                               char* error, size_t error_size);
 
-/// Copies the current cache, with its adapter, to a new one and writes its number, above 0, to
-/// `cache`. The first cache is 0.
+/// Copies the current cache, with its adapter and its rotary table, to a new one and writes its
+/// number, above 0, to `cache`. The first cache is 0.
 THIMBLE_SESSION_API int thimble_cache_fork(int32_t session, int32_t* cache, char* error,
                                            size_t error_size);
 

@@ -145,8 +145,13 @@ void Session::tie(uint32_t number, const LoadedProgram& program, Cache* cache) {
 
 Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted,
                                       const std::vector<std::string>& adapters,
-                                      const std::vector<NamedState>& states) {
+                                      const std::vector<NamedState>& states, size_t original) {
   Status status = check_shared(wanted, states);
+  if (status.ok() && original > 0 && this->original() > 0 && original != this->original()) {
+    status = Status::error("the program's rotary tables change at " + std::to_string(original) +
+                           " tokens, and those of another in its session at " +
+                           std::to_string(this->original()) + ": load it in another session");
+  }
   std::vector<Cache> fresh(caches_.size());
   for (Cache& cache : fresh) {
     if (status.ok()) status = allocate_absent(wanted, current_->second.named, &cache.named);
@@ -156,6 +161,7 @@ Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<Named
   const uint32_t number = next_program_++;
   LoadedProgram& program = programs_[number];
   program.checksum = checksum;
+  program.original = original;
   for (const NamedGeometry& one : wanted) program.caches.push_back(one.name);
   for (const NamedState& one : states) program.states.push_back(one.name);
   for (const std::string& name : adapters) {
@@ -222,6 +228,47 @@ Status Session::use_adapter(const std::string& name) {
   if (adapter != current_->second.adapter) clear_current();
   current_->second.adapter = adapter;
   return {};
+}
+
+size_t Session::original() const {
+  size_t original = 0;
+  for (const auto& entry : programs_) original = std::max(original, entry.second.original);
+  return original;
+}
+
+Status Session::use_table(int32_t table) {
+  if (table < THIMBLE_TABLE_BY_CALL || table > THIMBLE_TABLE_LONG) {
+    return Status::error("there is no rotary table " + std::to_string(table) +
+                         ": give 0 (by the call), 1 (short texts) or 2 (long ones)");
+  }
+  Cache& cache = current_->second;
+  cache.table = table;
+  const bool is_long = table == THIMBLE_TABLE_LONG;
+  if (table == THIMBLE_TABLE_BY_CALL || is_long == cache.is_long) return {};
+  clear_current();
+  cache.is_long = is_long;
+  return {};
+}
+
+Status Session::check_table(const Segment& segment) const {
+  const Cache& cache = caches_.at(segment.cache);
+  const size_t length = static_cast<size_t>(segment.start_pos) + segment.rows;
+  const bool is_long = length > original(), by_call = cache.table == THIMBLE_TABLE_BY_CALL;
+  const bool fits =
+      by_call ? segment.start_pos == 0 || is_long == cache.is_long : cache.is_long || !is_long;
+  if (fits) return {};
+  return Status::error("the KV cache was computed with the rotary table for texts of " +
+                       std::string(cache.is_long ? "more than " : "up to ") +
+                       std::to_string(original()) + " tokens, and this text has " +
+                       std::to_string(length) + ": compute it again, from position 0");
+}
+
+bool Session::choose_table(const Segment& segment) {
+  Cache& cache = caches_.at(segment.cache);
+  if (cache.table == THIMBLE_TABLE_BY_CALL && segment.start_pos == 0) {
+    cache.is_long = segment.rows > original();
+  }
+  return cache.is_long;
 }
 
 Status Session::ask_for(const thimble_segment* segments, size_t count, float* logits,
@@ -298,6 +345,8 @@ Result<int32_t> Session::fork() {
   Cache copy;
   copy.length = length();
   copy.adapter = current_->second.adapter;
+  copy.table = current_->second.table;
+  copy.is_long = is_long();
   Status status = copy_each(current_->second.named, &copy.named,
                             [this](const KvCache& cache) { return cache.copy(length()); });
   if (status.ok()) {

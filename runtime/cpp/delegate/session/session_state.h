@@ -48,9 +48,10 @@ class Session {
   /// this session. Caches with the name and the geometry of another program's are the same memory.
   /// \param checksum of the program; a saved cache must have the same.
   /// \param adapters names, in the program's order.
+  /// \param original of the program; 0: it has no two rotary tables.
   Result<uint32_t> add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted,
                                const std::vector<std::string>& adapters = {},
-                               const std::vector<NamedState>& states = {});
+                               const std::vector<NamedState>& states = {}, size_t original = 0);
   void remove_program(uint32_t program);
   /// The caches of a program in one of the session's caches; valid until that is freed.
   const ProgramCaches& caches(uint32_t program, int32_t cache) const;
@@ -83,6 +84,17 @@ class Session {
   /// The adapter of a cache, as a program counts its own; -1: none of them.
   int32_t adapter_of(uint32_t program, int32_t cache) const;
 
+  /// The longest text that uses the first of two rotary tables; 0: the programs have one.
+  size_t original() const;
+  /// Whether the current cache uses the second.
+  bool is_long() const { return current_->second.is_long; }
+  /// Chooses the rotary table of the current cache, THIMBLE_TABLE_...
+  Status use_table(int32_t table);
+  /// Checks that a segment does not mix both in a cache.
+  Status check_table(const Segment& segment) const;
+  /// Whether a segment that check_table() allows uses the second, which its cache then has.
+  bool choose_table(const Segment& segment);
+
   /// Stores the segments of the next call.
   Status ask_for(const thimble_segment* segments, size_t count, float* logits, size_t logits_size);
   /// Returns the segments of this call and clears them.
@@ -108,6 +120,8 @@ class Session {
   struct Cache {
     size_t length = 0;
     int32_t adapter = kNoAdapter;  ///< index in adapters_
+    int32_t table = THIMBLE_TABLE_BY_CALL;
+    bool is_long = false;  ///< whether it uses the second of two rotary tables
     std::map<std::string, KvCache> named;
     std::map<std::string, StateCache> states;
     std::map<uint32_t, ProgramCaches> programs;  ///< pointers to those
@@ -117,6 +131,7 @@ class Session {
     std::vector<std::string> caches;  ///< names, in the program's order
     std::vector<std::string> states;  ///< the same
     std::vector<int32_t> adapters;    ///< indices in adapters_, in the program's order
+    size_t original;                  ///< of Program
   };
 
   /// The index of an adapter; kNoAdapter if no program has it.
@@ -130,8 +145,8 @@ class Session {
   /// Returns the current caches, each once, in the order of the programs.
   std::vector<KvCache*> each_current() const;
   std::vector<StateCache*> each_state() const;
-  /// Returns what comes before the keys and values in a saved cache.
-  std::vector<uint8_t> header() const;
+  /// Returns what comes before the keys and values in a saved cache of a rotary table.
+  std::vector<uint8_t> header(bool is_long) const;
 
   const thimble_session_options options_;
   ThreadTeam team_;

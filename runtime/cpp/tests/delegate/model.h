@@ -18,8 +18,10 @@ class RandomModel : public ProgramBuilder {
   static constexpr size_t kIntermediate = 40, kVocabulary = 100, kContext = 700;
 
   /// \param all_rows hands out the last hidden state of every token as well.
-  explicit RandomModel(bool all_rows = false) {
+  /// \param original the longest text that uses the first of two rotary tables; 0: there is one.
+  explicit RandomModel(bool all_rows = false, size_t original = 0) {
     using kernels::WeightFormat;
+    program.original = original;
     hidden_ = add_slot(kHidden);
     const uint32_t embedding = add_weight(kVocabulary, kHidden, WeightFormat::kInt8);
     add_op(cpu::EmbeddingOp{embedding, hidden_});
@@ -60,7 +62,8 @@ class RandomModel : public ProgramBuilder {
       attention.query_norm = add_floats(kHeadDim, 1, 0.2f);
       attention.key_norm = add_floats(kHeadDim, 1, 0.2f);
     }
-    attention.cosines = attention.sines = add_floats(kContext * kHeadDim / 2, 0, 1);
+    const size_t angles = program.original + kContext;
+    attention.cosines = attention.sines = add_floats(angles * kHeadDim / 2, 0, 1);
     add_op(attention);
     cpu::LinearOp back = linear(output, hidden_, add_weight(kHidden, kQueries, format));
     back.accumulate = true;

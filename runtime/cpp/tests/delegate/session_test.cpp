@@ -211,6 +211,43 @@ bool bad_sessions() {
          expect(thimble_cache_length(session) == 0 && thimble_cache_size(session) == 0, "nothing");
 }
 
+int use_table(int32_t session, int32_t table) {
+  return thimble_cache_use_table(session, table, error, sizeof(error));
+}
+
+bool a_cache_has_one_rotary_table() {
+  const RandomModel model(/*all_rows=*/false, /*original=*/30);
+  LoadedModel loaded(model, best(), 2), other(model, best(), 2);
+  const int32_t session = loaded.session();
+  const std::vector<float> expected = other.run(part(0, 40), 0);  // which chooses by itself
+  const std::vector<float> shorter = other.run(part(0, 20), 0);
+  loaded.run(part(0, 20), 0);
+  if (!expect(thimble_session_original_context(session) == 30, "the original context") ||
+      !expect(loaded.run(part(20, 31), 20).empty(), "no call past it") ||
+      !says(use_table(session, 3), "there is no rotary table 3") ||
+      !expect(use_table(session, THIMBLE_TABLE_SHORT) == 0, "the table that it has") ||
+      !expect(thimble_cache_length(session) == 20, "the positions stay") ||
+      !expect(use_table(session, THIMBLE_TABLE_LONG) == 0, "the other table") ||
+      !expect(thimble_cache_length(session) == 0, "which empties it")) {
+    return false;
+  }
+  loaded.run(part(0, 20), 0);  // the first part of a longer text
+  const std::vector<uint8_t> saved = save(session);
+  int32_t fork = 0;
+  if (!expect(same_bits(loaded.run(part(20, 40), 20), expected), "as in one call") ||
+      !expect(use_table(session, THIMBLE_TABLE_SHORT) == 0, "the first table again") ||
+      !expect(same_bits(loaded.run(part(0, 20), 0), shorter), "of a short text") ||
+      !expect(restore(session, saved) == 0, "a restored cache") ||
+      !expect(thimble_cache_table(session) == THIMBLE_TABLE_LONG, "with its table") ||
+      !expect(thimble_cache_fork(session, &fork, error, sizeof(error)) == 0, "a fork") ||
+      !expect(use_table(session, THIMBLE_TABLE_SHORT) == 0, "the first one of the fork's source")) {
+    return false;
+  }
+  const std::vector<cpu::Segment> segments{{fork, 20, 20, 1}};
+  return expect(same_bits(loaded.run(segments, part(20, 40), nullptr), expected), "of the fork") &&
+         expect(same_bits(loaded.run(part(0, 20), 0), shorter), "of its source");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -221,6 +258,7 @@ int main(int argc, char** argv) {
                         {"two_programs_share_a_session", two_programs_share_a_session},
                         {"programs_share_caches", programs_share_caches},
                         {"refuses_another_geometry", refuses_another_geometry},
+                        {"a_cache_has_one_rotary_table", a_cache_has_one_rotary_table},
                         {"bad_sessions", bad_sessions}};
   return test::run_cases(cases, argc, argv);
 }
