@@ -2,7 +2,7 @@
 
 from exporter.checkpoint.adapter import with_adapter
 from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.low_rank import read_adapters, split_adapters
+from exporter.checkpoint.low_rank import read_adapters
 from exporter.checkpoint.open import open_checkpoint
 
-__all__ = ["Checkpoint", "open_checkpoint", "read_adapters", "split_adapters", "with_adapter"]
+__all__ = ["Checkpoint", "open_checkpoint", "read_adapters", "with_adapter"]

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import torch
 
-from delegates import Delegate, Limits
+from delegates import Limits
 from exporter.checkpoint import Checkpoint
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
@@ -22,7 +22,7 @@ class Plan:
 
     Attributes:
         options: as the user gave them; of the scheme, only `scheme` below is read.
-        delegate: what the program is lowered to.
+        limits: of the delegate that the program is lowered to.
         checkpoint: the opened weights.
         empty: the checkpoint's model on the meta device, for its shapes.
         text: NO_TEXT where nothing is calibrated, measured or written.
@@ -33,7 +33,7 @@ class Plan:
     """
 
     options: ExportOptions
-    delegate: Delegate
+    limits: Limits
     checkpoint: Checkpoint
     empty: CausalLM
     text: Text
@@ -42,11 +42,6 @@ class Plan:
     max_seq_len: int
     resources: Resources
     file_size: int = 0
-
-    @property
-    def limits(self) -> Limits:
-        """Of the delegate."""
-        return self.delegate.LIMITS
 
     @cached_property
     def item_bytes(self) -> int:

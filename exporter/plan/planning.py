@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from delegates import Limits, get_delegate
-from exporter.capture.program import check_lengths
+from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
 from exporter.checkpoint import Checkpoint
 from exporter.listener import Listener
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
 from exporter.plan.file_size import require_room, room_to_leave
 from exporter.plan.kept_integers import keeping, require_keepable
+from exporter.plan.lengths import check_lengths
 from exporter.plan.memory import plan_memory
 from exporter.plan.plan import Plan, empty_model
 from exporter.plan.requirements import require_supported
@@ -25,7 +25,7 @@ from quant.scheme import Scheme
 
 def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     """Returns the plan of a file, for which its disk has room; raises as its steps do."""
-    limits = get_delegate(options.delegate).LIMITS
+    limits = get_limits(options.delegate)
     if _drops_rotation(limits, options.scheme):
         listener.note(
             f"{limits.name} cannot rotate the inputs of linears at run time, so the weights are "
@@ -58,19 +58,19 @@ def read_plan(
     Raises:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
-    delegate = get_delegate(options.delegate)
+    limits = get_limits(options.delegate)
     require_keepable(options)
     checkpoint = find_checkpoint(options, listener)
     empty = empty_model(checkpoint.config)
-    scheme = _scheme_for_delegate(delegate.LIMITS, options.scheme)
+    scheme = _scheme_for_delegate(limits, options.scheme)
     scheme = keeping(scheme, checkpoint, empty, listener)
     text = prepare_text(options, checkpoint, listener) if with_text else NO_TEXT
     context, seq_len = _lengths(options, checkpoint)
     decided = replace(options, scheme=scheme)
-    require_supported(decided, checkpoint, delegate.LIMITS, context, seq_len)
+    require_supported(decided, checkpoint, limits, context, seq_len)
     cache = _cache(options, listener, 0)
     resources = Resources(cache, checkpoint.name, ranks=ranks, device=options.device)
-    return Plan(options, delegate, checkpoint, empty, text, scheme, context, seq_len, resources)
+    return Plan(options, limits, checkpoint, empty, text, scheme, context, seq_len, resources)
 
 
 def plan_quantization(plan: Plan, listener: Listener) -> Plan:
