@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.distribution import version, with_extra
 from runtime.errors import BuildError
 from runtime.packaging.executorch_source import ExecutorchSource
 from runtime.packaging.ios_sdk import write_ios_sdk
@@ -44,7 +45,7 @@ def _build_directory() -> Path:
         return PACKAGED
     cache = os.environ.get("XDG_CACHE_HOME")
     home = Path(cache) if cache else Path.home() / ".cache"
-    return home / "thimble" / f"build-{importlib.metadata.version('thimble')}"
+    return home / "thimble" / f"build-{version()}"
 
 
 BUILD_DIR = _build_directory()
@@ -90,7 +91,7 @@ def build(
         **_find_executorch(preset, source),
         "THIMBLE_JNI_INCLUDE": _find_jni(preset),
         "CMAKE_MAKE_PROGRAM": ninja,
-        "THIMBLE_VERSION": importlib.metadata.version("thimble"),
+        "THIMBLE_VERSION": version(),
     }
     directory.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
@@ -170,7 +171,7 @@ def find_zig() -> Path:
     """Returns the compiler of the ziglang package."""
     spec = importlib.util.find_spec("ziglang")
     if spec is None or not spec.submodule_search_locations:
-        raise BuildError("the ziglang package is not installed: pip install 'thimble[zig]'")
+        raise BuildError(f"the ziglang package is not installed: {with_extra('zig')}")
     return Path(next(iter(spec.submodule_search_locations))) / "zig"
 
 

@@ -26,7 +26,9 @@ def version_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def _print_version(context: click.Context, _option: click.Parameter, asked: bool) -> None:
     if not asked or context.resilient_parsing:
         return
-    click.echo(f"thimble {_version('thimble')}")
+    from runtime.distribution import version
+
+    click.echo(f"thimble {version()}")
     libraries = ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES)
     click.echo(f"with {libraries}, Python {sys.version.split()[0]}")
     context.exit()

@@ -19,6 +19,7 @@ from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
+from runtime.distribution import with_extra
 from runtime.embedder import Embedder
 from runtime.engine import MAX_SEQUENCES
 from runtime.errors import RunnerError
@@ -181,7 +182,7 @@ def serve(request: Request) -> None:
         from runtime.server.model_process import ModelOptions
         from runtime.server.settings import ServerSettings
     except ModuleNotFoundError as error:
-        fail(RunnerError(f"{error.name} is not installed: pip install 'thimble[serve]'"), 2)
+        fail(RunnerError(f"{error.name} is not installed: {with_extra('serve')}"), 2)
     if not request.model.is_file():
         fail(RunnerError(f"{request.model} does not exist: give a .pte file"), 2)
     if not (BUILD_DIR / "libthimble.so").is_file():
