@@ -79,7 +79,7 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter . --out x.pte", ". has no config.json"),
         ("exporter llama3 --explain --checkpoint .", ". has no config.json"),
         ("exporter --checkpoint /dev/null --out x.pte", "/dev/null is a file; give a .gguf file"),
-        ("exporter llama3 --out x.pte --adapter no/x", "There is no directory no/x; an adapter"),
+        ("exporter llama3 --out x.pte --adapter no/such/x", "There is no directory no/such/x"),
         ("exporter llama3 --out x.pte --adapter a=.", ". has no adapter_config.json"),
         ("exporter llama3 --out x.pte --adapter a=b --adapter a=b", "--adapter a= is repeated"),
         ("exporter llama3 --out x.pte --delegate qnn", "Qualcomm's AI Engine Direct SDK is not"),

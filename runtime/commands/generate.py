@@ -10,8 +10,7 @@ import click
 from exporter.command_line.filled import FilledPath, FilledText
 from runtime.answer_options import NUMBERS
 from runtime.binding.c_arguments import MAX_COUNT
-from runtime.build import BUILD_DIR, PRODUCTS
-from runtime.commands.results import build_and_tell, fail
+from runtime.commands.results import build_if_missing, fail
 from runtime.errors import RunnerError
 
 INCOMPLETE = 3  # the exit code, as the runner's
@@ -119,8 +118,7 @@ def generate(
     """Continue a prompt: the text goes to standard output, everything else to standard error."""
     from runtime.runner import Runner
 
-    if not (BUILD_DIR / "libthimble.so").is_file():
-        click.echo(build_and_tell("default", PRODUCTS), err=True)
+    build_if_missing("libthimble.so")
     try:
         runner = Runner(model, threads, adapter=adapter, draft=draft)
     except RunnerError as error:

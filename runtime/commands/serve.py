@@ -17,8 +17,7 @@ import click
 
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
-from runtime.build import BUILD_DIR, PRODUCTS
-from runtime.commands.results import build_and_tell, fail
+from runtime.commands.results import build_if_missing, fail
 from runtime.distribution import with_extra
 from runtime.embedder import Embedder
 from runtime.engine import MAX_SEQUENCES
@@ -185,8 +184,7 @@ def serve(request: Request) -> None:
         fail(RunnerError(f"{error.name} is not installed: {with_extra('serve')}"), 2)
     if not request.model.is_file():
         fail(RunnerError(f"{request.model} does not exist: give a .pte file"), 2)
-    if not (BUILD_DIR / "libthimble.so").is_file():
-        click.echo(build_and_tell("default", PRODUCTS), err=True)
+    build_if_missing("libthimble.so")
     local = is_loopback(request.host.lower())
     for other in request.hosts:
         if host_name(f"[{other}]" if ":" in other else other) is None:
