@@ -92,6 +92,7 @@ class Limits:
             cache of keys and values (exporter/plan/cache_type.py).
         int8_groups: whether it should be given int8 in groups; otherwise with a scale a row.
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
+        default_context: the most positions of a context that the user did not choose.
         hidden_multiple: what the hidden size of a quantized model must be a multiple of.
     """
 
@@ -108,6 +109,7 @@ class Limits:
     cached_bytes: Annotated[Callable[[int, bool], int], preferred] = float32_bytes
     int8_groups: Annotated[bool, all] = False
     rotates: Annotated[bool, all] = False
+    default_context: Annotated[int, min] = 2048
     hidden_multiple: Annotated[int, min] = 1
 
     def check(self, needs: Iterable[Need], fits: "Callable[[Limits], bool]" = always_fits) -> None:

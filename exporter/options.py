@@ -10,8 +10,6 @@ from exporter.models.family import Family
 from quant.machine.device import HOST
 from quant.scheme import Scheme
 
-DEFAULT_CONTEXT = 2048
-
 
 @dataclass(frozen=True)
 class ExportOptions:
@@ -33,7 +31,8 @@ class ExportOptions:
             where the delegate stores 5 and 6 too.
         calibration: text to calibrate and measure on; None: the embedded model's text.
         calibration_tokens: for GPTQ; None: a number that depends on the model's size.
-        max_context_len: positions of the KV cache; None: the model's limit, at most 2048.
+        max_context_len: positions of the KV cache; None: as exporter.plan.lengths
+            decides.
         max_seq_len: the most tokens in one call; None: max_context_len.
         delegate: a name in delegates.DELEGATES, or several in order of preference, as in
             "coreml,cpu".

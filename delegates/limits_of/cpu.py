@@ -22,4 +22,5 @@ LIMITS = Limits(
     cached_bytes=bytes_as_weights,
     int8_groups=True,
     rotates=True,
+    default_context=8192,
 )

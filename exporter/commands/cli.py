@@ -72,7 +72,8 @@ Examples:
     "--max-context-len",
     metavar="N",
     type=int,
-    help="Number of positions in the KV cache; by default the model's limit, at most 2048.",
+    help="Number of positions in the KV cache; by default the model's limit, for cpu at "
+    "most 8192 (fewer, to 2048, where caches pass 512 MB), for others at most 2048.",
 )
 @click.option(
     "--max-seq-len",

@@ -6,10 +6,11 @@ from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
 from exporter.checkpoint import Checkpoint
 from exporter.listener import Listener
-from exporter.options import DEFAULT_CONTEXT, ExportOptions
+from exporter.options import ExportOptions
+from exporter.plan.cache_type import cached_bytes
 from exporter.plan.file_size import require_room, room_to_leave
 from exporter.plan.kept_integers import keeping, require_keepable
-from exporter.plan.lengths import check_lengths
+from exporter.plan.lengths import check_lengths, context_note, default_context
 from exporter.plan.memory import plan_memory
 from exporter.plan.plan import Plan, empty_model
 from exporter.plan.requirements import require_supported
@@ -37,7 +38,11 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
             "The runner's --chat will refuse this model, whose chat template is kept as text "
             f"only: {plan.text.template_fault}"
         )
-    for note in rotary_notes(plan.checkpoint.config, plan.max_context_len):
+    config, context = plan.checkpoint.config, plan.max_context_len
+    note = context_note(config, limits, context) if options.max_context_len is None else None
+    if note is not None:
+        listener.note(note)
+    for note in rotary_notes(config, context):
         listener.note(note)
     if plan.text.evaluation is None:
         listener.note(
@@ -65,7 +70,7 @@ def read_plan(
     scheme = _scheme_for_delegate(limits, options.scheme)
     scheme = keeping(scheme, checkpoint, empty, listener)
     text = prepare_text(options, checkpoint, listener) if with_text else NO_TEXT
-    context, seq_len = _lengths(options, checkpoint)
+    context, seq_len = _lengths(options, checkpoint, limits, cached_bytes(empty, scheme, limits))
     decided = replace(options, scheme=scheme)
     require_supported(decided, checkpoint, limits, context, seq_len)
     cache = _cache(options, listener, 0)
@@ -98,14 +103,17 @@ def _scheme_for_delegate(limits: Limits, scheme: Scheme) -> Scheme:
     return scheme
 
 
-def _lengths(options: ExportOptions, checkpoint: Checkpoint) -> tuple[int, int]:
+def _lengths(
+    options: ExportOptions, checkpoint: Checkpoint, limits: Limits, item_bytes: int
+) -> tuple[int, int]:
     """Returns max_context_len and max_seq_len, with defaults filled in.
 
     Raises:
         ExportError: they do not fit each other or the model.
     """
-    default = min(DEFAULT_CONTEXT, checkpoint.config.context_limit)
-    context = default if options.max_context_len is None else options.max_context_len
+    context = options.max_context_len
+    if context is None:
+        context = default_context(checkpoint.config, limits, item_bytes)
     seq_len = context if options.max_seq_len is None else options.max_seq_len
     check_lengths(checkpoint.config, context, seq_len)
     return context, seq_len
