@@ -24,6 +24,7 @@ class ExportOptions:
         adapters: the name of each adapter that is kept apart, and its directory or hub id.
         family: the architecture; None: the family of the config's model_type.
         tokenizer: a tokenizer file or directory, if not the checkpoint's own.
+        chat_template: a file of Jinja, if not the checkpoint's own.
         scheme: how weights are stored.
         bits: the most bits of a weight on average, scales included; 4 to 8 bits are mixed.
         max_size: the most bytes of the file; 4 to 8 bits are mixed.
@@ -49,6 +50,7 @@ class ExportOptions:
     adapters: tuple[tuple[str, str], ...] = ()
     family: Family | None = None
     tokenizer: Path | None = None
+    chat_template: Path | None = None
     scheme: Scheme = field(default_factory=Scheme)
     bits: float | None = None
     max_size: int | None = None
@@ -67,7 +69,10 @@ class ExportOptions:
     def inputs(self) -> list[str | Path]:
         """What the user named to read: files, directories, presets and hub ids."""
         adapters = [place for _, place in self.adapters]
-        named = (self.model, self.checkpoint, self.adapter, self.tokenizer, self.calibration)
+        named = (
+            *(self.model, self.checkpoint, self.adapter, self.tokenizer),
+            *(self.chat_template, self.calibration),
+        )
         return [*adapters, *(path for path in named if path is not None)]
 
     @property

@@ -1,4 +1,4 @@
-"""`python -m runtime build`, `package`, `generate`, `serve` and `web`."""
+"""`python -m runtime build`, `package`, `run`, `generate`, `tokenize`, `serve` and `web`."""
 
 import os
 import sys
@@ -11,7 +11,9 @@ from runtime.build import BUILD_DIR
 from runtime.commands.build import build_command, package_command
 from runtime.commands.generate import generate
 from runtime.commands.results import build_if_missing
+from runtime.commands.run import run_command
 from runtime.commands.serve import serve
+from runtime.commands.tokenize import tokenize
 from runtime.commands.web import web
 from runtime.distribution import version
 
@@ -22,13 +24,22 @@ def main() -> None:
     """Build the C++ runner; run a model from Python, as a server or in the browser."""
 
 
-for command in (build_command, package_command, generate, serve, web):
+for command in (
+    *(build_command, package_command),
+    *(run_command, generate, tokenize, serve, web),
+):
     main.add_command(command)
 
 
 def run() -> None:
     with interruptible("Interrupted."):
         main()
+
+
+def run_model() -> None:
+    """Exports a model if needed, and runs it in this process."""
+    with interruptible("Interrupted."):
+        run_command(prog_name="thimble-run")
 
 
 def run_runner() -> None:

@@ -54,6 +54,12 @@ Examples:
     type=FilledPath("name a file or directory"),
     help="A tokenizer file or directory, if the checkpoint has none.",
 )
+@click.option(
+    "--chat-template",
+    type=FilledPath("name a file of Jinja"),
+    metavar="FILE",
+    help="A chat template, in place of the checkpoint's own.",
+)
 @scheme_options
 @click.option(
     "--bits",

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
 # Options of decoders alone, by their fields in Request.
 _OF_DECODERS = (
-    *("adapter", "tokenizer", "head_bits", "bits", "max_size", "method", "calibration"),
+    *(
+        "adapter",
+        "tokenizer",
+        "chat_template",
+        "head_bits",
+        "bits",
+        "max_size",
+        "method",
+        "calibration",
+    ),
     *("calibration_tokens", "max_context_len", "max_memory", "layer_errors"),
 )
 

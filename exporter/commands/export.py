@@ -14,6 +14,7 @@ from exporter.commands.checks import check_file, check_files, check_source
 from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, summarize
 from exporter.commands.working import checking, importing, working
+from exporter.text.file import read_text_file
 from quant.measure.format_numbers import with_error
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def run_export(request: Request, out: Path) -> None:
     with importing():
         from exporter.options import ExportOptions
         from exporter.pipeline import export_model
-        from quant.cache.store import default_directory
+        from quant.cache.place import default_directory
         from quant.machine.device import find_device
         from quant.machine.memory_size import parse_size
         from quant.scheme import mixes_by_default
@@ -49,6 +50,7 @@ def run_export(request: Request, out: Path) -> None:
             adapter=adapter,
             adapters=adapters,
             tokenizer=request.tokenizer,
+            chat_template=request.chat_template,
             scheme=request.chosen_scheme(),
             mixed=mixes_by_default(request.scheme, request.head_bits),
             bits=request.bits,
@@ -79,6 +81,8 @@ def _check(request: Request, out: Path) -> None:
         check_source(request.model, request.checkpoint)
         request.check(request.bits is not None or request.max_size is not None)
         check_installed(request.delegate)
+        if request.chat_template is not None:
+            read_text_file(request.chat_template, "chat template")
         check_files(request.model, request.checkpoint, request.adapter)
 
 

@@ -169,7 +169,7 @@ int run(const Options& options) {
   const Result<int> code = options.chat ? converse(runner, options, generate)
                                         : continue_prompt(runner, options, generate);
   if (!code.ok()) return fail(code.status(), runner.stats().prefill_s > 0 ? kFailed : kBadUse);
-  std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
+  if (!options.quiet) std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
   if (!write_files(runner, options, signal, logprobs)) return kFailed;
   return ended() == 0 ? *code : kSignalled + ended();
 }

@@ -178,6 +178,17 @@ Option constraint_file(const std::string& name, ConstraintText::Kind kind, Optio
           }};
 }
 
+/// The prompt from a file or, for "-", from standard input; a line feed at its end is the file's.
+Option prompt_file(const std::string& name, std::string_view short_name, Options* options) {
+  return {name, short_name, true, [options](const std::string& name, const std::string& path) {
+            Result<std::string> text = read_text_file(path == "-" ? "/dev/stdin" : path);
+            if (!text.ok()) return Status::error(name + ": " + text.message());
+            if (!text->empty() && text->back() == '\n') text->pop_back();
+            options->prompt = std::move(*text);
+            return Status();
+          }};
+}
+
 /// Each use adds a string to the array that the constraint's text is.
 Option choice(const std::string& name, Options* options) {
   return {name, "", true, [options](const std::string& name, const std::string& text) {
@@ -243,6 +254,7 @@ std::vector<Option> all_options(Options* options) {
          options->prompt = text;
          return Status();
        }},
+      prompt_file("--prompt-file", "-f", options),
       bias("--logit-bias", &answer.sampler.changes),
       stop("--stop", &answer.output.stop),
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
@@ -288,6 +300,7 @@ std::vector<Option> all_options(Options* options) {
          options->prompt_name = text;
          return Status();
        }},
+      flag("--quiet", &options->quiet),
       flag("--verify", &options->verify),
       flag("--version", &options->version),
       {"--help", "-h", false,
@@ -333,8 +346,8 @@ Status check(const Options& options) {
   if (!options.prompt && !options.chat && !options.embed && !options.verify &&
       !options.takes_tensors()) {
     return Status::error(
-        "no prompt was given: pass -p TEXT, which may be empty, --chat, or, to a program of "
-        "tensors, --input and --output" +
+        "no prompt was given: pass -p TEXT, which may be empty, -f FILE, --chat, or, to a program "
+        "of tensors, --input and --output" +
         hint);
   }
   if (!options.system.empty() && !options.chat) {

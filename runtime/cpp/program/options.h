@@ -39,6 +39,7 @@ struct Options {
   bool chat = false;
   bool embed = false;
   std::optional<std::string> prompt_name;  ///< of --embed
+  bool quiet = false;                      ///< no statistics on standard error
   bool verify = false;
   bool help = false;
   bool version = false;
