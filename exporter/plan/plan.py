@@ -1,6 +1,7 @@
 """What an export has decided: one value, which all of its steps read."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -30,6 +31,7 @@ class Plan:
         max_context_len, max_seq_len: with defaults filled in.
         resources: what quantizes: the cache, where large data is kept, the ranks, the device.
         file_size: estimated bytes of the file; 0 if none is written.
+        sampling: the options of an answer that the model's authors set.
     """
 
     options: ExportOptions
@@ -42,6 +44,7 @@ class Plan:
     max_seq_len: int
     resources: Resources
     file_size: int = 0
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def item_bytes(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
 from exporter.checkpoint import Checkpoint
+from exporter.checkpoint.sampling import read_sampling
 from exporter.listener import Listener
 from exporter.options import ExportOptions
 from exporter.plan.cache_type import cached_bytes
@@ -42,6 +43,9 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     note = context_note(config, limits, context) if options.max_context_len is None else None
     if note is not None:
         listener.note(note)
+    if plan.sampling:
+        set_by_authors = ", ".join(f"{name} {value:g}" for name, value in plan.sampling.items())
+        listener.note(f"Runners of the file sample by default as its authors do: {set_by_authors}.")
     for note in rotary_notes(config, context):
         listener.note(note)
     if plan.text.evaluation is None:
@@ -75,7 +79,9 @@ def read_plan(
     require_supported(decided, checkpoint, limits, context, seq_len)
     cache = _cache(options, listener, 0)
     resources = Resources(cache, checkpoint.name, ranks=ranks, device=options.device)
-    return Plan(options, limits, checkpoint, empty, text, scheme, context, seq_len, resources)
+    sampling = read_sampling(checkpoint.directory)
+    plan = Plan(options, limits, checkpoint, empty, text, scheme, context, seq_len, resources)
+    return replace(plan, sampling=sampling)
 
 
 def plan_quantization(plan: Plan, listener: Listener) -> Plan:

@@ -182,6 +182,7 @@ def _declare(lib: ctypes.CDLL) -> None:
             *(text, size),
         ),
         "chat_template": (text, pointer),
+        "file_settings": (text, pointer),
         "vocab_size": (wide, pointer),
         "logits": (number, pointer, tokens, wide, wide, logits, text, size),
         "length": (wide, pointer),

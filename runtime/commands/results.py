@@ -1,6 +1,7 @@
 """What the commands have in common: how they build the C++, and how they fail."""
 
 import sys
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
 import click
@@ -38,6 +39,13 @@ def build_if_missing(product: str) -> None:
         return
     click.echo("The C++ runner is not built yet: building it once, which takes minutes.", err=True)
     click.echo(build_and_tell("default", PRODUCTS), err=True)
+
+
+def tell_sampling(sampling: Mapping[str, float], given: Collection[str] = ()) -> None:
+    """Tells which options of an answer the file chooses, where they were not given."""
+    told = ", ".join(f"{name} {value:g}" for name, value in sampling.items() if name not in given)
+    if told:
+        click.echo(f"sampling as the model's authors set it: {told}", err=True)
 
 
 def fail(error: Exception, code: int) -> NoReturn:

@@ -128,10 +128,10 @@ def _has_template(file: Path) -> bool:
     from exporter.file.pte import read_report
 
     try:
-        text = read_report(file).get("text")
+        model = read_report(file).get("model")
     except ExportError:  # written by another exporter; the runner says what it thinks of it
         return False
-    return isinstance(text, dict) and str(text.get("chat_template")).startswith("compiled")
+    return isinstance(model, dict) and str(model.get("chat_template")).startswith("compiled")
 
 
 def _list_models() -> None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
-from runtime.commands.results import build_if_missing, fail
+from runtime.commands.results import build_if_missing, fail, tell_sampling
 from runtime.distribution import with_extra
 from runtime.embedder import Embedder
 from runtime.engine import MAX_SEQUENCES
@@ -233,7 +233,9 @@ def serve(request: Request) -> None:
         request.waiting,
     )
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
-    if _embeds(request.model):
+    about = _about(request.model)
+    tell_sampling(about.get("sampling", {}))
+    if about.get("task") == "embedding":
         _require_no_option_of_answers(request)
         click.echo(f"loading {settings.model} ...", err=True)
         try:
@@ -248,15 +250,16 @@ def serve(request: Request) -> None:
     )
 
 
-def _embeds(model: Path) -> bool:
-    """Whether a file is a model of embeddings, by its report."""
+def _about(model: Path) -> dict[str, Any]:
+    """What a file's report says of its model; {} where it has none."""
     from exporter.errors import ExportError
     from exporter.file.pte import read_report
 
     try:
-        return read_report(model)["model"].get("task") == "embedding"
+        about: dict[str, Any] = read_report(model)["model"]
+        return about
     except (ExportError, KeyError):
-        return False  # the load says what is wrong with it
+        return {}  # the load says what is wrong with it
 
 
 def _require_no_option_of_answers(request: Request) -> None:

@@ -87,8 +87,6 @@ class Sampling(_Numbers):
         """The options of an answer, as runtime.answer_options names them."""
         seed = None if self.seed is None else self.seed % 2**64
         found = {number.name: getattr(self, number.name) for number in FIELD_NUMBERS}
-        if found["temperature"] is None:
-            found["temperature"] = 1.0
         found |= {
             "seed": seed,
             "stop": self.stops() or None,

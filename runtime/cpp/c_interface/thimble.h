@@ -144,6 +144,11 @@ THIMBLE_API const char* thimble_answer_numbers(void);
 THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
                                         char* error, size_t error_size);
 
+/// Returns how the model's authors sample, as the file has it: a JSON object of names and values of
+/// thimble_settings_number(), such as {"temperature": 0.6, "top_p": 0.9}; "{}" if it has nothing.
+/// No answer uses it unless it is set. Valid as long as the runner.
+THIMBLE_API const char* thimble_file_settings(thimble_runner* runner);
+
 /// Makes a callback receive the special tokens of answers, except the one that ends an answer: each
 /// as its text, between the texts before and behind it, in place of special_text. So a special
 /// token can be told from text that spells it; no stop text has one in it. Returning 0 ends the

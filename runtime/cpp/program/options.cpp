@@ -117,6 +117,7 @@ Option number(const AnswerNumber& number, Options* options) {
   std::string name = is_count ? "--tokens" : "--" + std::string(number.name);
   std::replace(name.begin(), name.end(), '_', '-');
   const std::string_view type = number.type(), short_name = is_count ? "-n" : "";
+  const AnswerNumber* row = &number;  // in the table: a copy in the lambda has another address
   const auto read = [=](const std::string& name, const std::string& text) {
     double value = 1;
     uint64_t whole = 0;
@@ -128,7 +129,7 @@ Option number(const AnswerNumber& number, Options* options) {
       status = read_integer(name, text, low, static_cast<uint64_t>(number.high), &whole);
       value = static_cast<double>(whole);
     }
-    if (status.ok()) number.set(&options->answer, value);
+    if (status.ok()) number.set(&options->answer, options->numbers[row] = value);
     if (number.member == AnswerNumber::Member(&OutputOptions::top_logprobs)) {
       options->logprobs = true;
     }
