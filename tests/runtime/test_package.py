@@ -58,7 +58,9 @@ def test_its_scripts_export_and_run(installed: Path, tmp_path: Path) -> None:
     assert not (installed / "build").exists()
 
 
-SCRIPTS = pytest.mark.parametrize("name", ["export", "quant", "devtools", "runtime", "runner"])
+SCRIPTS = pytest.mark.parametrize(
+    "name", ["export", "quant", "devtools", "runtime", "run", "runner"]
+)
 
 
 @SCRIPTS
