@@ -56,8 +56,7 @@ THIMBLE_API thimble_runner* thimble_load_bytes(const void* data, size_t size, co
 /// Returns the number of adapters that the model was exported with, kept apart from its weights.
 THIMBLE_API int64_t thimble_adapters(const thimble_runner* runner);
 
-/// Returns the name of an adapter, from index 0 on; null if there is none. Valid as long as the
-/// runner.
+/// Returns an adapter's name, from index 0 on; null if there is none. Valid as long as the runner.
 THIMBLE_API const char* thimble_adapter_at(const thimble_runner* runner, int64_t index);
 
 /// Returns the name of the adapter that the runner runs with; "" if none, as after the load. Valid
@@ -144,9 +143,8 @@ THIMBLE_API const char* thimble_answer_numbers(void);
 THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
                                         char* error, size_t error_size);
 
-/// Returns how the model's authors sample, as the file has it: a JSON object of names and values of
-/// thimble_settings_number(), such as {"temperature": 0.6, "top_p": 0.9}; "{}" if it has nothing.
-/// No answer uses it unless it is set. Valid as long as the runner.
+/// Returns how the model's authors sample: a JSON object of thimble_settings_number()'s names and
+/// values, or "{}". No answer uses it unless it is set. Valid as long as the runner.
 THIMBLE_API const char* thimble_file_settings(thimble_runner* runner);
 
 /// Makes a callback receive the special tokens of answers, except the one that ends an answer: each
@@ -238,8 +236,7 @@ THIMBLE_API int thimble_chat_reset(thimble_runner* runner, char* error, size_t e
 /// Returns the number of turns of the chat, without dropped ones.
 THIMBLE_API int64_t thimble_chat_turns(thimble_runner* runner);
 
-/// Returns the statistics of the last answer as JSON in UTF-8; valid until the next call with this
-/// runner.
+/// Returns the last answer's statistics as JSON in UTF-8; valid until the runner's next call.
 THIMBLE_API const char* thimble_stats(thimble_runner* runner);
 
 /// Encodes a text of `text_size` bytes, without BOS; special tokens in it are plain text. Writes at
@@ -303,8 +300,7 @@ THIMBLE_API int thimble_restore(thimble_runner* runner, const char* path, char* 
                                 size_t error_size);
 
 /// Returns another runner of the same model, which shares the weights and continues from here with
-/// its own cache. Only one of a runner and its forks may be called at a time. Returns null on
-/// failure.
+/// its own cache. Only one of a runner and its forks may be called at a time. Null on failure.
 THIMBLE_API thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_size);
 
 /// Checks the complete file, including the weights. Returns 0 if it is not damaged.
