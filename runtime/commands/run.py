@@ -31,7 +31,13 @@ Examples:
 """
 
 
-@click.command("run", cls=BriefCommand, epilog=EPILOG, context_settings=_SETTINGS)
+@click.command(
+    "run",
+    cls=BriefCommand,
+    short_help="Export a model if needed, and run it.",
+    epilog=EPILOG,
+    context_settings=_SETTINGS,
+)
 @version_option()
 @click.argument("model", type=FilledText("name a model"), required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="A message, or - for standard input.")

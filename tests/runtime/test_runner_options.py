@@ -85,7 +85,7 @@ USES = [
     (
         ["model.pte"],
         "no prompt was given: pass -p TEXT, which may be empty, -f FILE, --chat, or, to a program "
-        "tensors, --input and --output: --help lists the options",
+        "of tensors, --input and --output: --help lists the options",
     ),
     (
         ["model.pte", "-p", "Once", "--input", "x.npy"],
