@@ -76,14 +76,14 @@ build/packages/$(CHAT_MODEL): .venv/installed
 	touch $@
 
 # Python compiles what is imported; to compile all of PyTorch takes longer than to unpack it.
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml tests/constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[dev,tosa]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint tests/constraints.txt --editable '.[dev,tosa]'
 	-$(BIN)/python -m pip install --quiet --no-deps tosa-tools==2026.5.0  # not for every system
 	touch $@
 
 .venv/tasks: .venv/installed
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[lm-eval]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint tests/constraints.txt --editable '.[lm-eval]'
 	touch $@
 
 clean:

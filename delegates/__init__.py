@@ -8,7 +8,7 @@ A delegate is a module with two functions and a table of facts:
 
 `lower` takes over the captured program and rewrites its graph in place. `load` opens a finished
 `.pte` in a stock runtime on this machine, to check its results; None if there is none. `LIMITS`
-lists what the delegate supports and requires.
+lists what the delegate supports and requires; that of our own is in delegates/limits_of.
 
 Several in order of preference, such as `coreml,cpu`, are also a delegate: delegates/combined.py.
     delegates/contract.py defines what a delegate needs to share a program with others.
@@ -42,9 +42,11 @@ __all__ = [
     "Step",
     "Unfused",
     "check_delegate",
+    "check_installed",
     "delegate_names",
     "get_delegate",
     "get_delegates",
+    "get_limits",
     "load_program",
 ]
 
@@ -98,6 +100,18 @@ def check_delegate(name: str) -> None:
         )
 
 
+def check_installed(name: str) -> None:
+    """Checks that our own delegates of a name, or of several, can lower here; those of other
+    packages are checked when they are imported. Imports no large library.
+
+    Raises:
+        DelegateError: something must be installed first.
+    """
+    for part in _names(name):
+        if part in DELEGATES:
+            get_limits(part).check_installed()
+
+
 def get_delegate(name: str) -> "Delegate":
     """Returns the delegate of a name, or of several in order of preference, such as `coreml,cpu`;
     it is imported on first use.
@@ -124,6 +138,22 @@ def get_delegates(name: str) -> "dict[str, Delegate]":
     return {part: _get_one(part) for part in _names(name)}
 
 
+def get_limits(name: str) -> "Limits":
+    """Returns the LIMITS of a delegate, or of several in order of preference; for our own, no large
+    library is imported.
+
+    Raises:
+        DelegateError: as get_delegate().
+    """
+    check_delegate(name)
+    limits = [_limits_of(part) for part in _names(name)]
+    if len(limits) == 1:
+        return limits[0]
+    from delegates.limits import combined_limits
+
+    return combined_limits(limits)
+
+
 def load_program(report: "DelegationReport", path: Path) -> "Step | None":
     """Opens a finished `.pte` in a stock runtime with the delegates that it needs.
 
@@ -138,6 +168,13 @@ def load_program(report: "DelegationReport", path: Path) -> "Step | None":
 
 def _names(name: str) -> list[str]:
     return [part.strip() for part in name.split(",")]
+
+
+def _limits_of(name: str) -> "Limits":
+    if name in DELEGATES:
+        module = importlib.import_module(f"delegates.limits_of.{name}")
+        return cast("Limits", module.LIMITS)
+    return _get_one(name).LIMITS
 
 
 def _get_one(name: str) -> "Delegate":

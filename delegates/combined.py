@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.contract import Delegate, Taken
 from delegates.errors import DelegateError
-from delegates.limits import Limits
+from delegates.limits import Limits, combined_limits
 from delegates.passes.stock_operators import restore_mutations
 from delegates.passes.weights import copy_graph
 from delegates.report import (
@@ -49,14 +49,7 @@ class Preference:
     @property
     def LIMITS(self) -> Limits:
         """Theirs, each field by its rule."""
-        limits = [delegate.LIMITS for delegate in self._delegates.values()]
-        hints = get_type_hints(Limits, include_extras=True)
-        return Limits(
-            **{
-                name: hint.__metadata__[0]([getattr(one, name) for one in limits])
-                for name, hint in hints.items()
-            }
-        )
+        return combined_limits([delegate.LIMITS for delegate in self._delegates.values()])
 
     def lower(
         self,
@@ -71,9 +64,7 @@ class Preference:
             DelegateError: something is not installed, none of them takes anything, or an operator
                 is left that no kernel computes.
         """
-        missing = self.LIMITS.missing()
-        if missing is not None:
-            raise DelegateError(missing)
+        self.LIMITS.check_installed()
         parts: list[DelegateShare] = []
         waiting = list(self._delegates.items())
         while waiting:

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from torch.export import ExportedProgram
-
-from delegates import delegate_names, get_delegate
+from delegates import delegate_names, get_limits
 from delegates.errors import DelegateError
 from delegates.features import PLAIN_ATTENTION, Feature, Need
-from delegates.needs import hidden_size, layer_bits, longest_call, needs_of_program, weight_types
 from delegates.storage import FLOAT_BITS, FileSizes, all_positions, float32_bytes
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 def nothing_missing() -> None:
@@ -94,6 +94,7 @@ class Limits:
             cache of keys and values (exporter/plan/cache_type.py).
         int8_groups: whether it should be given int8 in groups; otherwise with a scale a row.
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
+        default_context: the most positions of a context that the user did not choose.
         hidden_multiple: what the hidden size of a quantized model must be a multiple of.
     """
 
@@ -110,6 +111,7 @@ class Limits:
     cached_bytes: Annotated[Callable[[int, bool], int], preferred] = float32_bytes
     int8_groups: Annotated[bool, all] = False
     rotates: Annotated[bool, all] = False
+    default_context: Annotated[int, min] = 2048
     hidden_multiple: Annotated[int, min] = 1
 
     def check(self, needs: Iterable[Need], fits: "Callable[[Limits], bool]" = always_fits) -> None:
@@ -132,15 +134,23 @@ class Limits:
         text = ", or ".join(filter(None, advice)) or "no delegate takes this model"
         raise DelegateError(f"{lacking[0].refusal(self.name)}: {text}.")
 
+    def check_installed(self) -> None:
+        """Checks that it can lower here.
+
+        Raises:
+            DelegateError: something must be installed first.
+        """
+        missing = self.missing()
+        if missing is not None:
+            raise DelegateError(missing)
+
     def check_weights(self, bits: int, max_seq_len: int) -> None:
         """Checks the request before any work begins.
 
         Raises:
             DelegateError: it cannot lower here, or does not support such weights or lengths.
         """
-        missing = self.missing()
-        if missing is not None:
-            raise DelegateError(missing)
+        self.check_installed()
         self._check_bits(bits)
         if max_seq_len > 1 and not self.dynamic:
             raise DelegateError(
@@ -187,12 +197,14 @@ class Limits:
                 f"{export_with(lambda limits: _quantizes(limits, size))}."
             )
 
-    def check_program(self, program: ExportedProgram) -> None:
+    def check_program(self, program: "ExportedProgram") -> None:
         """Checks a captured program in the same way.
 
         Raises:
             DelegateError: as the others.
         """
+        from delegates.needs import hidden_size, layer_bits, longest_call, needs_of_program
+
         for bits in sorted(layer_bits(program)):
             self.check_weights(bits, longest_call(program))
         self.check_widths(program)
@@ -201,13 +213,15 @@ class Limits:
         if size is not None:
             self.check_hidden(size)
 
-    def check_widths(self, program: ExportedProgram) -> None:
+    def check_widths(self, program: "ExportedProgram") -> None:
         """Checks that no weight has 5 or 6 bits, in the embedding and the head too, if it does not
         support them.
 
         Raises:
             DelegateError: one has.
         """
+        from delegates.needs import weight_types
+
         for bits in sorted({type.bits for type in weight_types(program)} - {4, 8}):
             self._check_bits(bits)
 
@@ -218,6 +232,17 @@ class Limits:
                 f"{self.name} supports weights of {' or '.join(map(str, self.weight_bits))} bits, "
                 f"but these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
             )
+
+
+def combined_limits(limits: Sequence[Limits]) -> Limits:
+    """Returns the limits of several delegates in order of preference, each field by its rule."""
+    hints = get_type_hints(Limits, include_extras=True)
+    return Limits(
+        **{
+            name: hint.__metadata__[0]([getattr(one, name) for one in limits])
+            for name, hint in hints.items()
+        }
+    )
 
 
 def export_with(takes: Callable[[Limits], bool]) -> str:
@@ -241,7 +266,7 @@ def _all_limits() -> list[Limits]:
     limits = []
     for name in delegate_names():
         try:
-            limits.append(get_delegate(name).LIMITS)
+            limits.append(get_limits(name))
         except DelegateError:  # another package's, which is broken
             continue
     return limits

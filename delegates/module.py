@@ -46,9 +46,7 @@ def check_takes_modules(delegates: Mapping[str, Delegate]) -> None:
             raise DelegateError(
                 f"{name} takes language models only; use --delegate xnnpack for a module."
             )
-        missing = delegate.LIMITS.missing()
-        if missing is not None:
-            raise DelegateError(missing)
+        delegate.LIMITS.check_installed()
 
 
 def lower_module(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from delegates import DelegationReport, Limits, Unfused, get_delegate
+from delegates import DelegationReport, Limits, Unfused, get_delegate, get_limits
 from exporter.capture.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.capture.program import capture
 from exporter.capture.shapes import Shapes, explain_shapes, noting_conditions
@@ -89,7 +89,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     name = plan.scheme.name
     rotation = plan.scheme.choice.rotation if name in METHODS else "none"
     plan = replace(plan, scheme=quick_scheme(plan.scheme))
-    delegate, context, seq_len = plan.delegate, plan.max_context_len, plan.max_seq_len
+    context, seq_len = plan.max_context_len, plan.max_seq_len
+    delegate = get_delegate(plan.options.delegate)
     model, _ = load_quantized(plan, listener)
     attach(model, plan.checkpoint.adapters)
     listener.stage("capture")
@@ -129,7 +130,7 @@ def _cache_keeper(plan: Plan, report: DelegationReport) -> tuple[Limits, int]:
     takers = [part.delegate for part in report.parts if part.calls]
     if not takers:
         return plan.limits, plan.item_bytes
-    limits = get_delegate(takers[0]).LIMITS
+    limits = get_limits(takers[0])
     own = cached_bytes(plan.empty, plan.scheme, limits)
     # The preferred one has decided whether the model rounds keys and values to int8.
     return limits, 2 if own == 1 < plan.item_bytes else own

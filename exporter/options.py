@@ -10,8 +10,6 @@ from exporter.models.family import Family
 from quant.machine.device import HOST
 from quant.scheme import Scheme
 
-DEFAULT_CONTEXT = 2048
-
 
 @dataclass(frozen=True)
 class ExportOptions:
@@ -26,6 +24,7 @@ class ExportOptions:
         adapters: the name of each adapter that is kept apart, and its directory or hub id.
         family: the architecture; None: the family of the config's model_type.
         tokenizer: a tokenizer file or directory, if not the checkpoint's own.
+        chat_template: a file of Jinja, if not the checkpoint's own.
         scheme: how weights are stored.
         bits: the most bits of a weight on average, scales included; 4 to 8 bits are mixed.
         max_size: the most bytes of the file; 4 to 8 bits are mixed.
@@ -33,7 +32,8 @@ class ExportOptions:
             where the delegate stores 5 and 6 too.
         calibration: text to calibrate and measure on; None: the embedded model's text.
         calibration_tokens: for GPTQ; None: a number that depends on the model's size.
-        max_context_len: positions of the KV cache; None: the model's limit, at most 2048.
+        max_context_len: positions of the KV cache; None: as exporter.plan.lengths
+            decides.
         max_seq_len: the most tokens in one call; None: max_context_len.
         delegate: a name in delegates.DELEGATES, or several in order of preference, as in
             "coreml,cpu".
@@ -50,6 +50,7 @@ class ExportOptions:
     adapters: tuple[tuple[str, str], ...] = ()
     family: Family | None = None
     tokenizer: Path | None = None
+    chat_template: Path | None = None
     scheme: Scheme = field(default_factory=Scheme)
     bits: float | None = None
     max_size: int | None = None
@@ -68,7 +69,10 @@ class ExportOptions:
     def inputs(self) -> list[str | Path]:
         """What the user named to read: files, directories, presets and hub ids."""
         adapters = [place for _, place in self.adapters]
-        named = (self.model, self.checkpoint, self.adapter, self.tokenizer, self.calibration)
+        named = (
+            *(self.model, self.checkpoint, self.adapter, self.tokenizer),
+            *(self.chat_template, self.calibration),
+        )
         return [*adapters, *(path for path in named if path is not None)]
 
     @property

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.export import ExportedProgram
 
-from delegates import DelegationReport, Lowered, get_delegate, load_program
+from delegates import check_delegate, get_delegate, load_program
 from delegates.spill import spilling_to
-from exporter.capture.program import capture
 from exporter.file.agreement import (
     Agreement,
     Reference,
@@ -34,6 +33,11 @@ from quant.measure.windows import WINDOW
 from quant.quantize import quantize
 from quant.report import QuantReport
 
+if TYPE_CHECKING:  # what captures and lowers takes seconds to import, and waits until it is needed
+    from torch.export import ExportedProgram
+
+    from delegates import DelegationReport, Lowered
+
 
 @dataclass(frozen=True)
 class ExportResult:
@@ -43,7 +47,7 @@ class ExportResult:
     size: int
     report: Report
     quantization: QuantReport
-    delegation: DelegationReport
+    delegation: "DelegationReport"
     agreement: Agreement | None
 
 
@@ -53,7 +57,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
     Raises:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
-    get_delegate(options.delegate)  # refuses a name that is not known
+    check_delegate(options.delegate)
     check_outputs(options.out, options.etrecord, options.inputs)
     with (
         replacing(options.out) as temporary,
@@ -108,8 +112,10 @@ def load_quantized(plan: Plan, listener: Listener) -> tuple[CausalLM, QuantRepor
     return model, report
 
 
-def _captured(plan: Plan, model: CausalLM) -> tuple[ExportedProgram, Reference]:
+def _captured(plan: Plan, model: CausalLM) -> "tuple[ExportedProgram, Reference]":
     """Returns the model's program, and what the model computes."""
+    from exporter.capture.program import capture
+
     return_freed_memory()
     quantized, release = plan.scheme.name != "none", plan.resources.spill.release
     reference = reference_logits(model, _sample(plan), plan.max_seq_len, quantized, release)
@@ -117,11 +123,14 @@ def _captured(plan: Plan, model: CausalLM) -> tuple[ExportedProgram, Reference]:
     return capture(model, plan.max_context_len, plan.max_seq_len), reference
 
 
-def _lowered(plan: Plan, program: ExportedProgram, report: Report, with_etrecord: bool) -> Lowered:
+def _lowered(
+    plan: Plan, program: "ExportedProgram", report: Report, with_etrecord: bool
+) -> "Lowered":
     blobs = {**plan.text.blobs, REPORT: encode_report(report)}
     _release(plan)
     with spilling_to(plan.resources.spill.directory):
-        return plan.delegate.lower(program, constant_methods(plan), blobs, with_etrecord)
+        delegate = get_delegate(plan.options.delegate)
+        return delegate.lower(program, constant_methods(plan), blobs, with_etrecord)
 
 
 def _release(plan: Plan) -> None:
@@ -138,7 +147,7 @@ def _sample(plan: Plan) -> Tensor:
     return torch.randint(vocab_size, (WINDOW,), generator=generator)[: plan.max_context_len]
 
 
-def check(delegation: DelegationReport, path: Path, reference: Reference) -> Agreement | None:
+def check(delegation: "DelegationReport", path: Path, reference: Reference) -> Agreement | None:
     """Compares the finished file with the eager model; None if this machine cannot run it.
 
     Raises:

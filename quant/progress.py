@@ -30,18 +30,24 @@ class ProgressMeter:
     def __init__(self, total: int, callback: ProgressCallback | None) -> None:
         self._total = total
         self._callback = callback
-        self._done = 0
-        self._started = time.monotonic()
+        self._done = self._done_before = 0
+        self._started = self._since = time.monotonic()
 
     @property
     def seconds(self) -> float:
         """Since the start."""
         return time.monotonic() - self._started
 
+    def restart_estimate(self) -> None:
+        """Estimates by what comes from now on: what came before was of another speed."""
+        self._since, self._done_before = time.monotonic(), self._done
+
     def advance(self, what: str, units: int) -> None:
         """Reports that `units` more are done."""
         self._done += units
         if self._callback is None:
             return
-        left = self.seconds / self._done * (self._total - self._done) if self._done else None
+        done = self._done - self._done_before
+        seconds = time.monotonic() - self._since
+        left = seconds / done * (self._total - self._done) if done else None
         self._callback(Progress(what, self._done, self._total, left))

@@ -30,6 +30,7 @@ from quant.protocols import CausalLM, WeightSource
 from quant.report import QuantReport
 from quant.rotation.fold import require_rotatable, rotate
 from quant.rotation.learned import learn_rotation
+from quant.rounding.gptq import compile_loops
 from quant.scheme import EMBEDDING_PART, HEAD_PART, KEEP, Scheme
 
 
@@ -95,6 +96,9 @@ def quantize(
     if evaluation is not None and measured is None and resources.ranks.first:
         streams = EvaluationStreams(model, weights, evaluation, device)
     round_layer = layer_rounder(scheme, weights, device)
+    if scheme.choice.rounding == "gptq":
+        compile_loops()
+    meter.restart_estimate()
     undertrained: list[str] = []
     for stop in filling_walk(model, weights, resources.spill):
         index, name, layer = stop.index, stop.name, stop.layer
@@ -112,6 +116,7 @@ def quantize(
             if calibrated is not None or streams is not None:
                 move(layer, device)
             meter.advance(f"{name}, from the cache", numbers)
+            meter.restart_estimate()
             if calibrated is not None:
                 calibrated.hidden.advance(layer)
         else:

@@ -71,7 +71,7 @@ NUMBERS = (
 
 class AnswerOptions(TypedDict, total=False):
     """The options of an answer beside `max_new_tokens`; None, and an option that is not given, are
-    the default.
+    the default: where the file has one (Runner.sampling), that, else the one below.
 
     A token is chosen by the model's logits, changed in this order: logit_bias,
     repetition_penalty, presence_penalty and frequency_penalty, the constraint, temperature, top_k,
@@ -140,8 +140,13 @@ class Answer:
     constraint: Constraint
 
 
-def read_options(max_new_tokens: int | None, given: AnswerOptions) -> Answer:
+def read_options(
+    max_new_tokens: int | None, given: AnswerOptions, defaults: Mapping[str, float]
+) -> Answer:
     """Checks the options of an answer; without a seed, there is a new one every time.
+
+    Args:
+        defaults: numbers of the file, for those that are not given.
 
     Raises:
         RunnerError: there is no option of a name, a value is out of range, or several constraints
@@ -153,7 +158,7 @@ def read_options(max_new_tokens: int | None, given: AnswerOptions) -> Answer:
             names = ", ".join(known)
             raise RunnerError(f"{name} is not an option of an answer: it must be one of {names}")
     given = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]
-    numbers = _numbers({**given, "max_new_tokens": max_new_tokens})
+    numbers = _numbers({**defaults, **given, "max_new_tokens": max_new_tokens})
     seed = given.get("seed")
     if seed is None:
         seed = secrets.randbits(64)

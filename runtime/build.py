@@ -4,15 +4,17 @@ import fcntl
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.distribution import version, with_extra
 from runtime.errors import BuildError
 from runtime.packaging.executorch_source import ExecutorchSource
 from runtime.packaging.ios_sdk import write_ios_sdk
@@ -44,10 +46,12 @@ def _build_directory() -> Path:
         return PACKAGED
     cache = os.environ.get("XDG_CACHE_HOME")
     home = Path(cache) if cache else Path.home() / ".cache"
-    return home / "thimble" / f"build-{importlib.metadata.version('thimble')}"
+    return home / "thimble" / f"build-{version()}"
 
 
 BUILD_DIR = _build_directory()
+Progress = Callable[[int, int], None]
+_STEP = re.compile(r"\[(\d+)/(\d+)\] ")  # of ninja
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ def build(
     preset: str = "default",
     targets: tuple[str, ...] = (),
     source: ExecutorchSource | None = None,
+    progress: Progress | None = None,
 ) -> Build:
     """Builds what is out of date; configures only if necessary.
 
@@ -71,6 +76,7 @@ def build(
             fetch_wheel(wheel_directory()); those of SOURCE_PRESETS, into build/ and their name.
         targets: of CMake, such as PRODUCTS; none: all.
         source: ExecuTorch's, of which the runtime is then compiled too; SOURCE_PRESETS need it.
+        progress: is called with the number of finished steps and of all.
 
     Raises:
         BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with
@@ -90,7 +96,7 @@ def build(
         **_find_executorch(preset, source),
         "THIMBLE_JNI_INCLUDE": _find_jni(preset),
         "CMAKE_MAKE_PROGRAM": ninja,
-        "THIMBLE_VERSION": importlib.metadata.version("thimble"),
+        "THIMBLE_VERSION": version(),
     }
     directory.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
@@ -100,7 +106,7 @@ def build(
         if not configured:
             options = [f"-D{name}={value}" for name, value in settings.items()]
             _run([cmake, "--preset", preset, "-B", directory, "--fresh", *options], environment)
-        output = _run([ninja, "-C", directory, *targets], environment)
+        output = _run([ninja, "-C", directory, *targets], environment, progress)
     idle = configured and "no work to do" in output
     return Build(directory, 0.0 if idle else time.monotonic() - start)
 
@@ -170,7 +176,7 @@ def find_zig() -> Path:
     """Returns the compiler of the ziglang package."""
     spec = importlib.util.find_spec("ziglang")
     if spec is None or not spec.submodule_search_locations:
-        raise BuildError("the ziglang package is not installed: pip install 'thimble[zig]'")
+        raise BuildError(f"the ziglang package is not installed: {with_extra('zig')}")
     return Path(next(iter(spec.submodule_search_locations))) / "zig"
 
 
@@ -224,11 +230,32 @@ def _environment(preset: str, directory: Path) -> dict[str, str]:
     return {**os.environ, "ZIG_LIBC": str(write_ios_sdk(find_zig(), directory / "sdk"))}
 
 
-def _run(command: list[str | Path], environment: dict[str, str]) -> str:
-    result = subprocess.run(
-        command, cwd=SOURCE_DIR, env=environment, capture_output=True, text=True, check=False
-    )
-    if result.returncode != 0:
-        output = "\n".join((result.stdout + result.stderr).strip().splitlines()[-40:])
-        raise BuildError(f"{Path(command[0]).name} failed with code {result.returncode}:\n{output}")
-    return result.stdout
+def _run(
+    command: list[str | Path], environment: dict[str, str], progress: Progress | None = None
+) -> str:
+    """Returns what the command printed. If the block around it is left, it is ended too."""
+    lines: list[str] = []
+    with subprocess.Popen(
+        command,
+        cwd=SOURCE_DIR,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                step = _STEP.match(line)
+                if step is not None and progress is not None:
+                    progress(int(step[1]), int(step[2]))
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode != 0:
+        output = "".join(lines[-40:]).strip()
+        raise BuildError(
+            f"{Path(command[0]).name} failed with code {process.returncode}:\n{output}"
+        )
+    return "".join(lines)

@@ -65,7 +65,7 @@ class Chat:
         message that does not fit the context together with the system prompt is an error, and is
         not added to the conversation.
         """
-        answer = read_options(max_new_tokens, options)
+        answer = read_options(max_new_tokens, options, self._runner.sampling)
         self._dropped_turns.value = 0
         dropped_turns = ctypes.byref(self._dropped_turns)
         say = self._chosen(library().thimble_chat_say)

@@ -82,7 +82,7 @@ class Engine:
             RunnerError: an option is unknown or out of range, there is no such adapter, the prompt
                 does not fit the context, the queue is full, or the engine is closed.
         """
-        answer = read_options(max_new_tokens, options)
+        answer = read_options(max_new_tokens, options, self.runner.sampling)
         for name, function in (("on_event", on_event), ("wanted", wanted)):
             if function is not None and not callable(function):
                 raise RunnerError(f"{name} is {function!r}, but must be a function")

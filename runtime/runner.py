@@ -73,7 +73,6 @@ class Runner(RunnerHandle):
         adapter: str | None = None,
         draft: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._handle = None
         self._logprobs: list[TokenLogprob] = []
         self._start()
         if threads is not None:
@@ -87,9 +86,10 @@ class Runner(RunnerHandle):
         options = LoadOptions(threads or 0, KV_CACHES.index(kv_cache), int(huge_pages))
         error = ctypes.create_string_buffer(ERROR_SIZE)
         load = library().thimble_load
-        self._handle = load(encoded(path), ctypes.byref(options), error, ERROR_SIZE)
-        if not self._handle:
+        handle = load(encoded(path), ctypes.byref(options), error, ERROR_SIZE)
+        if not handle:
             raise RunnerError(text_of(error))
+        self._take(handle)
         if adapter is not None:
             self.adapter = adapter
         if draft is not None:
@@ -116,7 +116,7 @@ class Runner(RunnerHandle):
                 prompt does not fit the context, the model fails, or the runner is busy or closed,
                 also if it is closed before the answer has ended.
         """
-        answer = read_options(max_new_tokens, options)
+        answer = read_options(max_new_tokens, options, self.sampling)
         return self._stream(library().thimble_generate, prompt, answer)
 
     def _stream(
@@ -357,7 +357,8 @@ class Runner(RunnerHandle):
         runner = object.__new__(Runner)
         runner._logprobs = []
         runner._start()
-        runner._handle, runner._busy = forked, self._busy
+        runner._take(forked)
+        runner._busy = self._busy
         return runner
 
     def start_recording(self, max_calls: int = 256, max_bytes: int = 32 << 20) -> None:

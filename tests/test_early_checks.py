@@ -12,6 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
+from delegates import DELEGATES
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("devtools", "exporter", "quant", "runtime")
 LARGE = ("torch", "executorch", "torchao", "transformers", "pandas")
@@ -72,6 +74,15 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter llama3 --out x.pte --max-memory x", "--max-memory 'x' is not a valid size"),
         ("exporter llama3 --out x.pte --calibration no.txt", "The calibration text no.txt cannot"),
         ("exporter llama3 --out x.pte --etrecord x.pte", "x.pte is both --out and --etrecord"),
+        ("exporter llama3 --out x.pte --bits -1", "--bits -1 is not a valid budget"),
+        ("exporter llama3 --out x.pte --bits 99", "--bits 99 is not a valid budget"),
+        ("exporter . --out x.pte", ". has no config.json"),
+        ("exporter llama3 --explain --checkpoint .", ". has no config.json"),
+        ("exporter --checkpoint /dev/null --out x.pte", "/dev/null is a file; give a .gguf file"),
+        ("exporter llama3 --out x.pte --adapter no/such/x", "There is no directory no/such/x"),
+        ("exporter llama3 --out x.pte --adapter a=.", ". has no adapter_config.json"),
+        ("exporter llama3 --out x.pte --adapter a=b --adapter a=b", "--adapter a= is repeated"),
+        ("exporter llama3 --out x.pte --delegate qnn", "Qualcomm's AI Engine Direct SDK is not"),
         ("exporter llama3 --explain --quant foo", "scheme 'foo' is not supported"),
         ("exporter nosuch --explain", "There is no model 'nosuch'"),
         ("exporter --inspect no.pte", "no.pte cannot be read"),
@@ -97,6 +108,13 @@ def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
     assert output == "code 2\nimported\n"
     assert f"Error: {sentence}" in errors
     assert not list(tmp_path.glob("*.pte"))
+
+
+def test_delegates_are_listed(tmp_path: Path) -> None:
+    output, errors = run(tmp_path, "exporter --list-delegates")
+    listed, _, _ = output.rpartition("code ")
+    assert all(f" {name} " in listed for name in DELEGATES) and errors == ""
+    assert not {"torch", "torchao", "pandas"} & {*output.rpartition("imported")[2].split()}
 
 
 @pytest.mark.parametrize("model_type", ["llama", "bert"])

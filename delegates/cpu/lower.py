@@ -12,15 +12,13 @@ from torch.export import ExportedProgram
 from delegates.contract import Taken
 from delegates.errors import DelegateError
 from delegates.executorch_runtime import open_program
+from delegates.limits_of.cpu import LIBRARY
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import DelegationReport, delegation_report
 from delegates.to_executorch import Lowered, finish
-from runtime.build import BUILD_DIR
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
-
-LIBRARY = BUILD_DIR / "libthimble_cpu.so"
 
 
 def lower(

@@ -6,45 +6,14 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.features import Feature
-from delegates.limits import Limits, never
+from delegates.limits_of.mlx import LIMITS
 from delegates.mlx.rewrite import rewrite_attention
-from delegates.mlx.schema import import_mlx, missing
+from delegates.mlx.schema import import_mlx
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import expand_embeddings, expand_linears, from_table
 from delegates.passes.weights import weights_not_copied
 from delegates.report import check_whole, delegation_report
-from delegates.storage import FLOAT_BITS, FileSizes, StoredAs
 from delegates.to_executorch import Lowered, finish
-
-_GROUP_SIZES = (
-    128,
-    64,
-    32,
-)  # MLX's group sizes; for a row with one scale, the largest that divides it
-
-
-def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
-    """Returns the bytes of a matrix: its integers, and a float32 scale for each group."""
-    group_size = type.group_size
-    if not type.group_size:
-        group_size = next((size for size in _GROUP_SIZES if columns % size == 0), columns)
-    return rows * -(-columns // group_size) * (group_size * type.bits // 8 + 4)
-
-
-LIMITS = Limits(
-    name="mlx",
-    runs_on="Macs with Apple silicon, and iPhones and iPads, on their GPU",
-    weight_bits=(4, 8, FLOAT_BITS),
-    dynamic=True,
-    missing=missing,
-    checks=never,
-    supports=frozenset({Feature.OTHER_STEPS}),
-    sizes=FileSizes(
-        weight_bytes=weight_bytes, table_bytes=weight_bytes, shares_tied=(4, 8, FLOAT_BITS)
-    ),
-    hidden_multiple=min(_GROUP_SIZES),
-)
 
 
 def lower(

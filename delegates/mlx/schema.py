@@ -18,25 +18,9 @@ from pathlib import Path
 from types import ModuleType
 
 from delegates.errors import DelegateError
+from delegates.limits_of.mlx import PACKAGE
 
-PACKAGE = "executorch.backends.mlx"
 _FLATC = "executorch.data.bin"
-
-
-def missing() -> str | None:
-    """Returns a sentence if this installation of ExecuTorch lacks MLX or its generator, else
-    None."""
-    if PACKAGE in sys.modules:
-        return None
-    specification = importlib.util.find_spec(PACKAGE)
-    if specification is not None and specification.origin is not None:
-        source = Path(specification.origin).parent / "serialization"
-        if all((source / name).is_file() for name in ("schema.fbs", "generate.py")):
-            return None
-    return (
-        "This installation of ExecuTorch has no backends/mlx with its schema and generator, and "
-        "the mlx delegate needs them: pip install executorch==1.5.1, or choose another --delegate."
-    )
 
 
 def import_mlx() -> ModuleType:

@@ -3,6 +3,7 @@
 The delegate's name is `mps`, as ExecuTorch's users know it; `metal` is the API that its C++ uses.
 """
 
-from delegates.mps.lower import LIMITS, load, lower
+from delegates.limits_of.mps import LIMITS
+from delegates.mps.lower import load, lower
 
 __all__ = ["LIMITS", "load", "lower"]

@@ -6,27 +6,10 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.features import Feature
-from delegates.limits import Limits, never, nothing_missing
-from delegates.op_list.layout import SIZES, WEIGHT_BITS
+from delegates.limits_of.mps import LIMITS
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import check_whole, delegation_report
-from delegates.storage import bytes_without_int8
 from delegates.to_executorch import Lowered, finish
-
-LIMITS = Limits(
-    name="mps",
-    runs_on="Macs with Apple silicon, and iPhones and iPads, on their GPU",
-    weight_bits=WEIGHT_BITS,
-    dynamic=True,
-    missing=nothing_missing,
-    checks=never,
-    supports=frozenset({Feature.FLOAT16_GROUPS}),
-    sizes=SIZES,
-    cached_bytes=bytes_without_int8,
-    int8_groups=True,
-    rotates=True,
-)
 
 
 def lower(

@@ -14,39 +14,15 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.limits import Limits, never
+from delegates.limits_of.qnn import LIMITS
 from delegates.passes.attention import gather_rope, rewrite_attention
 from delegates.passes.graph import drop_checks
 from delegates.passes.narrow_integers import mask_by_distance, narrow_integers, write_by_choice
 from delegates.report import delegation_report
-from delegates.storage import FLOAT_BITS, float16_bytes
 from delegates.to_executorch import Lowered, finish
 
-SDK = "QNN_SDK_ROOT"
 SOC = "THIMBLE_QNN_SOC"
 DEFAULT_SOC = "SM8750"  # Snapdragon 8 Elite
-
-
-def _missing() -> str | None:
-    if os.path.isdir(os.environ.get(SDK, "")):
-        return None
-    return (
-        f"Qualcomm's AI Engine Direct SDK is not installed ({SDK} is not a directory), but the qnn "
-        "delegate needs its compiler: get it from "
-        f"https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk, set {SDK} to "
-        "its directory and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH."
-    )
-
-
-LIMITS = Limits(
-    name="qnn",
-    runs_on="Android phones with a Snapdragon 8 Gen 1 or newer",
-    weight_bits=(FLOAT_BITS,),
-    dynamic=False,
-    missing=_missing,
-    checks=never,
-    cached_bytes=float16_bytes,
-)
 
 
 def lower(

@@ -1,6 +1,7 @@
 """TOSA, what Arm's NPUs compile from, through ExecuTorch's own backend."""
 
-from delegates.tosa.lower import LIMITS, lower
+from delegates.limits_of.tosa import LIMITS
+from delegates.tosa.lower import lower
 from delegates.tosa.module import module_part
 from delegates.tosa.reference import load
 

@@ -1,39 +1,18 @@
 """From the captured program to a `.pte` with one TOSA graph in it."""
 
-import importlib.util
 from collections.abc import Mapping
 
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.limits import Limits
+from delegates.limits_of.tosa import LIMITS
 from delegates.passes.attention import gather_rope, rewrite_attention
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.narrow_integers import mask_by_distance, narrow_integers, write_by_choice
 from delegates.passes.weights import weights_not_copied
 from delegates.report import delegation_report
-from delegates.storage import FLOAT_BITS, FileSizes
 from delegates.to_executorch import Lowered, finish
 
-# The wheel of tosa-tools requires older versions of numpy and flatbuffers than necessary.
-INSTALL = "pip install ml_dtypes && pip install --no-deps tosa-tools==2026.5.0"
-
-
-def _missing() -> str | None:
-    if importlib.util.find_spec("tosa_serializer") and importlib.util.find_spec("ml_dtypes"):
-        return None
-    return f"Arm's tosa-tools is not installed, and the tosa delegate needs it: {INSTALL}"
-
-
-LIMITS = Limits(
-    name="tosa",
-    runs_on="Arm's NPUs and GPUs, after their own compilers",
-    weight_bits=(FLOAT_BITS,),
-    dynamic=False,
-    missing=_missing,
-    checks=lambda: importlib.util.find_spec("tosa_reference_model") is not None,
-    sizes=FileSizes(layer_bytes=1 << 16),
-)
 SPECIFICATION = "TOSA-1.0+FP"
 
 

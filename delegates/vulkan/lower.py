@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.features import Feature
-from delegates.limits import Limits, never, nothing_missing
+from delegates.limits_of.vulkan import LIMITS
 from delegates.passes.attention import refuse_caps_and_sinks, refuse_windows
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.in_place import passes_in_place
@@ -22,29 +21,7 @@ from delegates.passes.stock_operators import (
 )
 from delegates.passes.weights import weights_not_copied
 from delegates.report import DelegationReport, delegation_report
-from delegates.storage import FLOAT_BITS, FileSizes, StoredAs
 from delegates.to_executorch import Lowered, finish
-
-
-def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
-    """Returns the bytes of a matrix: int4 with a float32 scale and an int32 sum for each group,
-    int8 with a scale for each row."""
-    if not type.group_size:
-        return rows * (columns + 4)
-    return rows * -(-columns // type.group_size) * (type.group_size // 2 + 8)
-
-
-LIMITS = Limits(
-    name="vulkan",
-    runs_on="Android phones whose GPU has Vulkan 1.1",
-    weight_bits=(4, FLOAT_BITS),  # its 8-bit linears need activations of a fixed range
-    dynamic=True,
-    missing=nothing_missing,
-    checks=never,
-    supports=frozenset({Feature.OTHER_STEPS}),
-    sizes=FileSizes(weight_bytes=weight_bytes, shares_tied=(FLOAT_BITS,)),
-    hidden_multiple=4,
-)
 
 
 def lower(

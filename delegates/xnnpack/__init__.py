@@ -1,6 +1,7 @@
 """XNNPACK, through ExecuTorch's own partitioner, as a stock ExecuTorch LLM runtime runs it."""
 
-from delegates.xnnpack.lower import LIMITS, load, lower, take, take_rest
+from delegates.limits_of.xnnpack import LIMITS
+from delegates.xnnpack.lower import load, lower, take, take_rest
 from delegates.xnnpack.module import load_module, module_part
 from delegates.xnnpack.source_map import add_source_map
 

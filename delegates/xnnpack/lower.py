@@ -11,8 +11,7 @@ from torch.export import ExportedProgram
 from delegates.contract import Taken
 from delegates.errors import DelegateError
 from delegates.executorch_runtime import open_program
-from delegates.features import Feature
-from delegates.limits import Limits, always, nothing_missing
+from delegates.limits_of.xnnpack import LIMITS
 from delegates.needs import needs_of_program
 from delegates.passes.attention import refuse_caps_and_sinks
 from delegates.passes.graph import complete_values
@@ -25,7 +24,6 @@ from delegates.passes.stock_operators import (
 )
 from delegates.passes.weights import weights_not_copied
 from delegates.report import delegation_report
-from delegates.storage import FLOAT_BITS
 from delegates.to_executorch import Lowered, finish
 from delegates.xnnpack.gelu import rewrite_gelu
 from delegates.xnnpack.guards import check_quantized_linears
@@ -34,16 +32,6 @@ from delegates.xnnpack.source_map import add_source_map
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
-
-LIMITS = Limits(
-    name="xnnpack",
-    runs_on="any processor that ExecuTorch runs on",
-    weight_bits=(4, 8, FLOAT_BITS),
-    dynamic=True,
-    missing=nothing_missing,
-    checks=always,
-    supports=frozenset({Feature.WINDOWS, Feature.SHARED_CACHES, Feature.OTHER_STEPS}),
-)
 
 
 def lower(

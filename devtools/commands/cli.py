@@ -261,7 +261,7 @@ def quality(
     silence_known_noise()  # before the imports that make it
     with silence_native_noise():
         from devtools.commands.quality import Request, run_quality
-    from quant.cache.store import default_directory
+    from quant.cache.place import default_directory
 
     request = Request(
         model=model,

@@ -11,31 +11,12 @@ import exporter.models.low_rank
 import quant.modules
 from delegates.passes.quantized import drop_unread_buffers
 from exporter.capture.refusals import REFUSALS, refused
-from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
-from exporter.models.spec import DecoderSpec
+from exporter.plan.lengths import check_lengths
 
 _MODULES = "|".join(re.escape(str(m.__file__)) for m in (quant.modules, exporter.models.low_rank))
 _INSIDE = re.compile(rf'\n? *File "(?:{_MODULES})", line ')
-# With fewer positions torch.export makes start_pos a constant: it believes that a dynamic call has
-# at least 2 tokens, and so that they fill the cache.
-LEAST_CONTEXT = 3
 EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
-
-
-def check_lengths(config: DecoderSpec, max_context_len: int, max_seq_len: int) -> None:
-    """Raises ExportError for lengths that do not fit each other or the model."""
-    limit = config.context_limit
-    if not LEAST_CONTEXT <= max_context_len <= limit:
-        raise ExportError(
-            f"--max-context-len {max_context_len} is not possible; it must be from "
-            f"{LEAST_CONTEXT} to {limit}, the model's limit."
-        )
-    if not 1 <= max_seq_len <= max_context_len:
-        raise ExportError(
-            f"--max-seq-len {max_seq_len} is not possible; it must be from 1 to {max_context_len}, "
-            "the context length."
-        )
 
 
 def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> ExportedProgram:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from exporter.catalogue.weight_files import CONFIG
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
-CONFIG = "config.json"
 ENCODERS = ("bert", "roberta", "xlm-roberta")  # what model_type names, of exporter.models.encoders
 
 

@@ -2,7 +2,7 @@
 
 from exporter.checkpoint.adapter import refuse_adapter_beside, with_adapter
 from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.low_rank import read_adapters, split_adapters
+from exporter.checkpoint.low_rank import read_adapters
 from exporter.checkpoint.open import open_checkpoint
 
 __all__ = [
@@ -10,6 +10,5 @@ __all__ = [
     "open_checkpoint",
     "read_adapters",
     "refuse_adapter_beside",
-    "split_adapters",
     "with_adapter",
 ]

@@ -5,7 +5,6 @@ with use_rslora (Kalajdzievski, 2023). With use_dora every row of W' (of an embe
 column) is then brought to the length that the adapter stores (Liu et al., 2024, equation 5).
 """
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,8 +13,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exporter.checkpoint import hub
-from exporter.checkpoint.adapter_config import CONFIG, AdapterConfig, read_adapter_config
+from exporter.catalogue.adapters import (
+    ADAPTER_CONFIG,
+    ADAPTER_PICKLED,
+    ADAPTER_WEIGHTS,
+    adapter_directory,
+    check_adapter_weights,
+)
+from exporter.checkpoint.adapter_config import AdapterConfig, read_adapter_config
 from exporter.checkpoint.checkpoint import EMBEDDING, HEAD, Checkpoint
 from exporter.checkpoint.language_part import part_of
 from exporter.checkpoint.pickled_file import PickledFile
@@ -23,8 +28,6 @@ from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 
-WEIGHTS = "adapter_model.safetensors"
-PICKLED = "adapter_model.bin"  # as PEFT wrote it before
 _PAIRS = (("lora_A", "lora_B"), ("lora_embedding_A", "lora_embedding_B"))
 _KEY = re.compile(
     r"base_model\.model\.(?P<module>.+?)\."
@@ -126,11 +129,11 @@ def refuse_adapter_beside(checkpoint: Checkpoint) -> None:
     Raises:
         ExportError: there is one.
     """
-    path = checkpoint.directory / CONFIG
+    path = checkpoint.directory / ADAPTER_CONFIG
     if path.is_file():
         raise ExportError(
             f"{path} says that an adapter belongs to this model: merge it with --adapter "
-            f"{checkpoint.directory}, or move {CONFIG} away to export the model without it."
+            f"{checkpoint.directory}, or move {ADAPTER_CONFIG} away to export the model without it."
         )
 
 
@@ -143,14 +146,12 @@ def find_adapter(source: str | Path) -> Path:
     Raises:
         ExportError: there is none, or it cannot be downloaded.
     """
-    directory = Path(os.path.expanduser(source))
-    if not os.path.isdir(directory):
-        if not isinstance(source, str) or not hub.is_hub_id(source):
-            raise ExportError(
-                f"There is no directory {source}; an adapter is a directory or a hub id."
-            )
-        directory = hub.download(source)
-    return directory
+    directory = adapter_directory(source)
+    if directory is not None:
+        return directory
+    from exporter.checkpoint import hub  # here: half a second to import
+
+    return hub.download(str(source))
 
 
 def read_changes(directory: Path, checkpoint: Checkpoint) -> dict[str, Change]:
@@ -163,14 +164,14 @@ def read_changes(directory: Path, checkpoint: Checkpoint) -> dict[str, Change]:
             something that is not computed.
     """
     weights, model = checkpoint.weights, checkpoint.name
-    config, path = read_adapter_config(directory), directory / WEIGHTS
+    config = read_adapter_config(directory)
+    check_adapter_weights(directory)
+    path = directory / ADAPTER_WEIGHTS
     file: SafetensorsFile | PickledFile
     if path.is_file():
         file = SafetensorsFile(path)
     else:
-        path = directory / PICKLED
-        if not path.is_file():
-            raise ExportError(f"{directory} has neither {WEIGHTS} nor {PICKLED}; save it again.")
+        path = directory / ADAPTER_PICKLED
         file = PickledFile(path)
     modules: dict[str, dict[str, Tensor]] = {}
     for key in file.shapes():

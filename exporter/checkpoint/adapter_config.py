@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exporter.catalogue.adapters import ADAPTER_CONFIG, no_adapter_config
 from exporter.checkpoint.adapter_targets import AdapterTargets, read_pattern, read_targets
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
-CONFIG = "adapter_config.json"
 _NOT_COMPUTED = (
     "alora_invocation_tokens",
     "arrow_config",
@@ -58,14 +58,11 @@ def read_adapter_config(directory: Path) -> AdapterConfig:
     Raises:
         ExportError: there is none, or it asks for something that is not computed.
     """
-    path = directory / CONFIG
+    path = directory / ADAPTER_CONFIG
     try:
         fields = read_object(path)
     except FileNotFoundError:
-        raise ExportError(
-            f"{directory} has no {CONFIG}; a PEFT adapter has one next to its weights: check the "
-            "path of --adapter."
-        ) from None
+        raise no_adapter_config(directory) from None
     kind = fields.get("peft_type")
     if kind != "LORA":
         raise ExportError(f"{path}: peft_type is {kind!r}; only LORA adapters can be merged.")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from exporter.catalogue.encoders import CONFIG
+from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
 from exporter.errors import ExportError

@@ -3,7 +3,6 @@
 The weights are safetensors, or, in older models, what `torch.save` writes.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exporter.checkpoint import adapter_config
+from exporter.catalogue.weight_files import (
+    CONFIG,
+    FILES,
+    INDEX,
+    PICKLED_INDEX,
+    no_config,
+    no_weights,
+    shards,
+)
 from exporter.checkpoint.language_part import find_language_part
 from exporter.checkpoint.pickled_file import PickledFile
 from exporter.checkpoint.safetensors_file import SafetensorsFile
@@ -20,10 +27,6 @@ from exporter.errors import ExportError
 from exporter.json_object import read_object
 from exporter.models.families import Family, get_family, language_fields
 from exporter.models.spec import DecoderSpec
-
-SINGLE, PICKLED = "model.safetensors", "pytorch_model.bin"
-INDEX, PICKLED_INDEX = f"{SINGLE}.index.json", f"{PICKLED}.index.json"
-_FILES = (SINGLE, INDEX, PICKLED, PICKLED_INDEX)  # the first that is there is read
 
 
 class NamedTensors:
@@ -72,11 +75,6 @@ def stored_names(files: Sequence[Weights]) -> list[str]:
     return list(dict.fromkeys(name for file in files for name in file.shapes()))
 
 
-def has_weights(directory: Path) -> bool:
-    """Whether a directory holds weights under one of the names that `open_weights` reads."""
-    return any((directory / name).is_file() for name in _FILES) or bool(_shards(directory))
-
-
 def open_weights(directory: Path) -> LanguageWeights:
     """Maps the weights of a language model's directory; raises as `open_files` does."""
     return LanguageWeights(open_files(directory))
@@ -88,18 +86,14 @@ def open_files(directory: Path) -> list[Weights]:
     Raises:
         ExportError: there are no weights, a shard is missing, or a file is damaged.
     """
-    for name in _FILES:
+    for name in FILES:
         if (directory / name).is_file():
             index = name in (INDEX, PICKLED_INDEX)
             return _open_shards(directory / name) if index else [_open(directory / name)]
-    shards = _shards(directory)
-    if shards:
-        return [_open(path) for path in shards]
-    raise ExportError(
-        f"{directory} has no weights: this exporter reads {SINGLE} or {PICKLED}, or {INDEX} or "
-        f"{PICKLED_INDEX} with its shards, or torchtune's model-00001-of-00001.bin, or Meta's "
-        "consolidated.*.pth with params.json."
-    )
+    files = shards(directory)
+    if files:
+        return [_open(path) for path in files]
+    raise no_weights(directory)
 
 
 def read_config(path: Path, family: Family | None = None) -> tuple[Family, DecoderSpec]:
@@ -115,15 +109,7 @@ def read_config(path: Path, family: Family | None = None) -> tuple[Family, Decod
     try:
         fields = read_object(path)
     except FileNotFoundError:
-        if (path.parent / adapter_config.CONFIG).is_file():
-            raise ExportError(
-                f"{path.parent} is an adapter, not a model: export its base model"
-                f"{_named(path.parent)} with --adapter {path.parent}."
-            ) from None
-        raise ExportError(
-            f"{path.parent} has no {path.name}; a Hugging Face model directory has one next to its "
-            "weights: check the path of --checkpoint."
-        ) from None
+        raise no_config(path) from None
     try:
         language = language_fields(fields)
         family = get_family(language.get("model_type")) if family is None else family
@@ -132,19 +118,13 @@ def read_config(path: Path, family: Family | None = None) -> tuple[Family, Decod
         raise ExportError(f"{path}: {error}") from None
 
 
-def _named(adapter: Path) -> str:
-    """The name of an adapter's base model, if the adapter tells it."""
-    base = read_object(adapter / adapter_config.CONFIG).get("base_model_name_or_path")
-    return f" {base}" if isinstance(base, str) and base else ""
-
-
 def read_model_config(directory: Path, family: Family | None) -> tuple[Family, DecoderSpec]:
     """Reads `config.json`, and adds the end-of-text ids of `generation_config.json`.
 
     Raises:
         ExportError: as `read_config` does.
     """
-    family, config = read_config(directory / "config.json", family)
+    family, config = read_config(directory / CONFIG, family)
     path = directory / "generation_config.json"
     if not path.is_file():
         return family, config
@@ -158,31 +138,6 @@ def read_model_config(directory: Path, family: Family | None) -> tuple[Family, D
         )
     ends = tuple(dict.fromkeys((*config.eos_token_ids, *stops)))
     return family, replace(config, eos_token_ids=ends)
-
-
-def _shards(directory: Path) -> list[Path]:
-    """Returns the shards of a model without an index, which their names tell.
-
-    Raises:
-        ExportError: some of them are missing.
-    """
-    for single in (SINGLE, PICKLED):
-        stem, _, end = single.partition(".")
-        named = {path.name for path in directory.glob(f"{stem}-*-of-*.{end}")}
-        shards = [name for name in named if re.fullmatch(r".*-\d{5}-of-\d{5}\.\w+", name)]
-        if not shards:
-            continue
-        count = max(int(name.partition("-of-")[2][:5]) for name in shards)
-        expected = [f"{stem}-{number:05d}-of-{count:05d}.{end}" for number in range(1, count + 1)]
-        absent = [name for name in expected if name not in named]
-        if absent:
-            raise ExportError(
-                f"{directory} lacks {len(absent)} of {count} files of weights: "
-                f"{', '.join(absent[:5])}{', ...' if len(absent) > 5 else ''}; download them as "
-                "well."
-            )
-        return [directory / name for name in expected]
-    return []
 
 
 def _open_shards(index: Path) -> list[Weights]:

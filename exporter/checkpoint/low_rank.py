@@ -7,13 +7,12 @@ stays as it is (but for numbers below 2^-14 times the largest), and float32 is r
 """
 
 import math
-import os
-import re
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from exporter.catalogue.adapters import check_adapter_names
 from exporter.checkpoint.adapter import Change, find_adapter, read_changes
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.errors import ExportError
@@ -22,36 +21,7 @@ from exporter.models.experts import Experts
 from exporter.models.low_rank import LowRankAdapter, LowRankPair
 from exporter.models.tensor_layout import Stored
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PROBED = 8  # columns by which the order of rows is compared
-
-
-def split_adapters(given: Sequence[str]) -> tuple[str | None, tuple[tuple[str, str], ...]]:
-    """Splits what --adapter was given into the adapter to merge, DIR, and those to keep apart, by
-    name, NAME=DIR.
-
-    Raises:
-        ExportError: there are several to merge, or one that is kept apart has no directory.
-    """
-    parts = {text: text.partition("=") for text in given}
-    apart = [text for text in given if parts[text][1] and _NAME.fullmatch(parts[text][0])]
-    merged = [text for text in given if text not in apart]
-    if len(merged) > 1:
-        raise ExportError(
-            f"--adapter {merged[0]} and --adapter {merged[1]} cannot both be merged; keep them "
-            "apart with --adapter NAME=DIR."
-        )
-    for text in merged:
-        name, _, place = parts[text]
-        if not os.path.isdir(text) and place and os.path.isdir(os.path.expanduser(place)):
-            raise ExportError(
-                f"--adapter {text} cannot have the name {name!r}; a name begins with a letter or a "
-                "digit, and has only those of ASCII, '.', '_' and '-'."
-            )
-    for text in apart:
-        if not parts[text][2]:
-            raise ExportError(f"--adapter {text} names no directory; write {text}DIR.")
-    return next(iter(merged), None), tuple((parts[text][0], parts[text][2]) for text in apart)
 
 
 def read_adapters(
@@ -65,10 +35,7 @@ def read_adapters(
     Raises:
         ExportError: a name is repeated, or as `read_adapter`.
     """
-    names = [name for name, _ in named]
-    for name in names:
-        if names.count(name) > 1:
-            raise ExportError(f"--adapter {name}= is repeated; give each adapter its own name.")
+    check_adapter_names(named)
     return tuple(read_adapter(checkpoint, name, source) for name, source in named)
 
 

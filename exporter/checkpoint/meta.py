@@ -15,14 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from exporter.catalogue.weight_files import PARAMS, TUNED
 from exporter.checkpoint.pickled_file import PickledFile
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 from exporter.models.families import Family, get_family
 from exporter.models.spec import DecoderSpec
 
-PARAMS = "params.json"
-TUNED = "model-00001-of-00001.bin"
 _EMBEDDING = "model.embed_tokens.weight"
 _HEAD = "lm_head.weight"
 _GATE = "model.layers.0.mlp.gate_proj.weight"
@@ -115,14 +114,6 @@ class MetaWeights:
             norm = self._first.get("norm.weight")
             return 0 if norm is None or first[1] == norm[0] else 1
         return 1 if key.endswith(_SPLIT_BY_COLUMN) else 0
-
-
-def find_files(directory: Path) -> list[Path]:
-    """Returns Meta's weight files in a directory, in order; empty if it has none."""
-    tuned = directory / TUNED
-    if tuned.is_file() and (directory / PARAMS).is_file():
-        return [tuned]
-    return sorted(directory.glob("consolidated.*.pth"))
 
 
 def open_meta(

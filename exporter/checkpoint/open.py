@@ -4,11 +4,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from exporter.catalogue import weight_files
 from exporter.catalogue.names import check_checkpoint, is_hub_file
+from exporter.catalogue.weight_files import check_file_name, is_tuned, meta_files
 from exporter.checkpoint import (
     fp8,
     gguf,
-    hub,
     hugging_face,
     meta,
     mlx_weights,
@@ -43,6 +44,8 @@ def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpo
         return _open_directory(path, path.resolve().name, family)
     if os.path.exists(path):
         return _open_file(path, path.stem, family)
+    from exporter.checkpoint import hub  # here: half a second to import
+
     name = str(source)
     if is_hub_file(name):
         return _open_file(hub.download_file(name), name, family)
@@ -50,22 +53,18 @@ def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpo
 
 
 def _open_file(path: Path, name: str, family: Family | None) -> Checkpoint:
-    if path.suffix != ".gguf":
-        raise ExportError(
-            f"{path} is a file; give a .gguf file, or the directory that holds config.json and the "
-            "weights."
-        )
+    check_file_name(path)
     family, config, weights = gguf.open_gguf(path, family)
     return Checkpoint(config, path, name, weights, family, weights.left_out)
 
 
 def _open_directory(directory: Path, name: str, family: Family | None) -> Checkpoint:
-    files = meta.find_files(directory)
-    if files and not hugging_face.has_weights(directory):
+    files, has_weights = meta_files(directory), weight_files.has_weights(directory)
+    if files and not has_weights:
         family, config, weights = meta.open_meta(directory, files, family)
         return Checkpoint(config, directory, name, weights, family)
     family, config = hugging_face.read_model_config(directory, family)
-    if torchtune.has_weights(directory) and not hugging_face.has_weights(directory):
+    if is_tuned(directory) and not has_weights:
         tuned = torchtune.open_weights(directory, config)
         return Checkpoint(config, directory, name, tuned, family)
     opened = hugging_face.open_weights(directory)

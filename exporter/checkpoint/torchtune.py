@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.meta import TUNED, halves_from_pairs
+from exporter.catalogue.weight_files import TUNED
+from exporter.checkpoint.meta import halves_from_pairs
 from exporter.checkpoint.pickled_file import PickledFile
 from exporter.errors import ExportError
 from exporter.models.spec import DecoderSpec
@@ -79,11 +80,6 @@ class TorchtuneWeights:
 
     def release(self) -> None:
         self._file.release()
-
-
-def has_weights(directory: Path) -> bool:
-    """Whether a directory holds a file under the name that torchtune gives it."""
-    return (directory / TUNED).is_file()
 
 
 def open_weights(directory: Path, spec: DecoderSpec) -> TorchtuneWeights:

@@ -5,9 +5,11 @@ import, or a callback that cannot raise, may swallow it. So the signal is also r
 stage raises it again, and a failure after it is not reported as the command's own.
 """
 
+import atexit
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -46,9 +48,24 @@ def interruptible(sentence: str) -> Iterator[None]:
                 sys.stdout.flush()
             except OSError:  # of a failure that the command has already reported
                 drop_standard_output()
+            if isinstance(error, SystemExit) and isinstance(error.code, int):
+                _end_quickly(error.code)
             raise
         print(f"Error: standard output cannot be written ({error.strerror}).", file=sys.stderr)
         os._exit(1)
+
+
+def _end_quickly(code: int) -> None:
+    """Ends the process where PyTorch is imported, whose modules Python takes seconds to take down.
+    What is registered for the end still runs; a thread that Python would wait for is waited for."""
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    if "torch" not in sys.modules or not all(thread.daemon for thread in others):
+        return
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def say_from_now(sentence: str) -> None:

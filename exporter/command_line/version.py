@@ -26,14 +26,15 @@ def version_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def _print_version(context: click.Context, _option: click.Parameter, asked: bool) -> None:
     if not asked or context.resilient_parsing:
         return
-    click.echo(f"thimble {version('thimble')}")
-    libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
+    from runtime.distribution import version
+
+    click.echo(f"thimble {version()}")
+    libraries = ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES)
     click.echo(f"with {libraries}, Python {sys.version.split()[0]}")
     context.exit()
 
 
-def version(package: str) -> str:
-    """Returns the version of an installed package."""
+def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

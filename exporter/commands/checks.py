@@ -3,11 +3,16 @@
 The export makes each of these checks again where it uses the value.
 """
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from delegates import check_delegate
-from exporter.catalogue.names import check_checkpoint, check_model
+from exporter.catalogue.adapters import check_adapters
+from exporter.catalogue.names import check_checkpoint, check_model, preset_name
+from exporter.catalogue.weight_files import check_file_name, check_model_directory
 from exporter.file.replacing import check_outputs
+from quant.budget.bounds import check_budget
 from quant.machine.memory_size import parse_size
 
 
@@ -19,11 +24,28 @@ def check_source(model: str | None, checkpoint: str | None) -> None:
         check_checkpoint(checkpoint)
 
 
+def check_files(model: str | None, checkpoint: str | None, adapter: Sequence[str]) -> None:
+    """Raises ExportError if a directory of the model or an adapter lacks files. It comes last: what
+    an option names wrongly is reported before what is on the disk."""
+    for source in (checkpoint, model):
+        if source is None or source == model and preset_name(source) is not None:
+            continue
+        path = Path(os.path.expanduser(source))
+        if os.path.isdir(path):
+            check_model_directory(path)
+        elif os.path.exists(path):
+            check_file_name(path)
+    check_adapters(adapter)
+
+
 def check_file(
-    delegate: str, out: Path | None, etrecord: Path | None, max_size: str | None
+    delegate: str,
+    out: Path | None,
+    etrecord: Path | None,
+    max_size: str | None = None,
+    bits: float | None = None,
 ) -> None:
     """Raises DelegateError, ExportError or QuantError if an option of the file is not valid."""
     check_delegate(delegate)
     check_outputs(out, etrecord)
-    if max_size is not None:
-        parse_size(max_size, "--max-size")
+    check_budget(bits, None if max_size is None else parse_size(max_size, "--max-size"))

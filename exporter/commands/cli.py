@@ -54,6 +54,12 @@ Examples:
     type=FilledPath("name a file or directory"),
     help="A tokenizer file or directory, if the checkpoint has none.",
 )
+@click.option(
+    "--chat-template",
+    type=FilledPath("name a file of Jinja"),
+    metavar="FILE",
+    help="A chat template, in place of the checkpoint's own.",
+)
 @scheme_options
 @click.option(
     "--bits",
@@ -72,7 +78,8 @@ Examples:
     "--max-context-len",
     metavar="N",
     type=int,
-    help="Number of positions in the KV cache; by default the model's limit, at most 2048.",
+    help="Number of positions in the KV cache; by default the model's limit, for cpu at "
+    "most 8192 (fewer, to 2048, where caches pass 512 MB), for others at most 2048.",
 )
 @click.option(
     "--max-seq-len",

@@ -12,13 +12,13 @@ def run_list_delegates() -> None:
     """Prints a table of all delegates, including other packages'; shows why one is unusable."""
     outlive_reader()
     silence_known_noise()
-    from delegates import DelegateError, delegate_names, get_delegate
+    from delegates import DelegateError, delegate_names, get_limits
 
     table = Table("delegate", "runs on", "weight bits", "lengths", "lowers here", "file run here")
     notes = []
     for name in delegate_names():
         try:
-            limits = get_delegate(name).LIMITS
+            limits = get_limits(name)
         except DelegateError as error:
             table.add_row(name, "", "", "", "no", "no")
             notes.append(str(error))

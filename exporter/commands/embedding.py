@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.catalogue.encoders import is_encoder
-from exporter.command_line.interruption import nothing_to_clean_up
 from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file
 from exporter.commands.request import Request
 from exporter.commands.summary import summarize
-from exporter.commands.working import checking, working
+from exporter.commands.working import checking, importing, working
 from exporter.errors import ExportError
 from quant.scheme import Scheme, scheme_from_text
 
@@ -22,7 +21,16 @@ if TYPE_CHECKING:
 
 # Options of decoders alone, by their fields in Request.
 _OF_DECODERS = (
-    *("adapter", "tokenizer", "head_bits", "bits", "max_size", "method", "calibration"),
+    *(
+        "adapter",
+        "tokenizer",
+        "chat_template",
+        "head_bits",
+        "bits",
+        "max_size",
+        "method",
+        "calibration",
+    ),
     *("calibration_tokens", "max_context_len", "max_memory", "layer_errors"),
 )
 
@@ -48,7 +56,7 @@ def run_embedding_export(request: Request, directory: Path, out: Path, default: 
     started = time.monotonic()
     scheme = _check(request, out, default)
     silence_known_noise()
-    with nothing_to_clean_up():
+    with importing():
         from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
 
     with working() as display:
@@ -68,7 +76,7 @@ def run_embedding_export(request: Request, directory: Path, out: Path, default: 
 def _check(request: Request, out: Path, default: bool) -> Scheme:
     """Returns the scheme to store the weights in; exits with 2 if an option is not valid."""
     with checking():
-        check_file(request.delegate, out, request.etrecord, None)
+        check_file(request.delegate, out, request.etrecord)
         for field in _OF_DECODERS:
             if getattr(request, field) not in (None, (), False):
                 raise ExportError(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.command_line.interruption import nothing_to_clean_up
+from exporter.catalogue.adapters import split_adapters
 from exporter.command_line.quiet import silence_known_noise
-from exporter.commands.checks import check_file, check_source
+from exporter.commands.checks import check_file, check_files, check_source
 from exporter.commands.request import Request
-from exporter.commands.working import checking, working
+from exporter.commands.working import checking, importing, working
 from quant.machine.memory_size import show_size
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def run_explain(request: Request) -> None:
     json_file = request.explain_json
     _check(request, json_file)
     silence_known_noise()
-    with nothing_to_clean_up():
-        from exporter.checkpoint import split_adapters
+    with importing():
         from exporter.explain import explain_export
         from exporter.file.replacing import replacing
         from exporter.options import ExportOptions
@@ -60,9 +59,10 @@ def run_explain(request: Request) -> None:
 def _check(request: Request, json_file: Path | None) -> None:
     """Exits with 2 if an option is not valid."""
     with checking():
-        check_file(request.delegate, json_file, None, None)
+        check_file(request.delegate, json_file, None)
         check_source(request.model, request.checkpoint)
         request.chosen_scheme()
+        check_files(request.model, request.checkpoint, request.adapter)
 
 
 def describe(explanation: "Explanation") -> str:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.command_line.interruption import nothing_to_clean_up
+from delegates import check_installed
+from exporter.catalogue.adapters import split_adapters
 from exporter.command_line.quiet import silence_known_noise
-from exporter.commands.checks import check_file, check_source
+from exporter.commands.checks import check_file, check_files, check_source
 from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, summarize
-from exporter.commands.working import checking, working
+from exporter.commands.working import checking, importing, working
+from exporter.text.file import read_text_file
 from quant.measure.format_numbers import with_error
 
 if TYPE_CHECKING:
@@ -31,11 +33,10 @@ def run_export(request: Request, out: Path) -> None:
     started = time.monotonic()
     _check(request, out)
     silence_known_noise()
-    with nothing_to_clean_up():
-        from exporter.checkpoint import split_adapters
+    with importing():
         from exporter.options import ExportOptions
         from exporter.pipeline import export_model
-        from quant.cache.store import default_directory
+        from quant.cache.place import default_directory
         from quant.machine.device import find_device
         from quant.machine.memory_size import parse_size
         from quant.scheme import mixes_by_default
@@ -49,6 +50,7 @@ def run_export(request: Request, out: Path) -> None:
             adapter=adapter,
             adapters=adapters,
             tokenizer=request.tokenizer,
+            chat_template=request.chat_template,
             scheme=request.chosen_scheme(),
             mixed=mixes_by_default(request.scheme, request.head_bits),
             bits=request.bits,
@@ -75,9 +77,13 @@ def run_export(request: Request, out: Path) -> None:
 def _check(request: Request, out: Path) -> None:
     """Exits with 2 if an option is not valid."""
     with checking():
-        check_file(request.delegate, out, request.etrecord, request.max_size)
+        check_file(request.delegate, out, request.etrecord, request.max_size, request.bits)
         check_source(request.model, request.checkpoint)
         request.check(request.bits is not None or request.max_size is not None)
+        check_installed(request.delegate)
+        if request.chat_template is not None:
+            read_text_file(request.chat_template, "chat template")
+        check_files(request.model, request.checkpoint, request.adapter)
 
 
 def _show(

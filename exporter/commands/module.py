@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.command_line.interruption import nothing_to_clean_up
 from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file
 from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, summarize
-from exporter.commands.working import checking, working
+from exporter.commands.working import checking, importing, working
 from exporter.errors import ExportError
 from exporter.module.options import DEFAULT_MODULE_DELEGATE, ModuleOptions
 from exporter.module.source_name import SourceName, check_quant, source_name
@@ -42,7 +41,7 @@ def run_module(request: Request, given: Collection[str]) -> None:
         _explain(options, request.explain_json)
         return
     silence_known_noise()
-    with nothing_to_clean_up():
+    with importing():
         from exporter.module.pipeline import export_module
 
     with working() as display:
@@ -54,7 +53,7 @@ def run_module(request: Request, given: Collection[str]) -> None:
 def _explain(options: ModuleOptions, json_file: Path | None) -> None:
     """Prints what an export would do with each line, and writes it to a file if there is one."""
     silence_known_noise()
-    with nothing_to_clean_up():
+    with importing():
         from exporter.commands.explain import describe
         from exporter.file.replacing import replacing
         from exporter.module.explain import explain_module

@@ -15,6 +15,7 @@ class Request(Quantization):
     checkpoint: str | None
     adapter: tuple[str, ...]
     tokenizer: Path | None
+    chat_template: Path | None
     bits: float | None
     max_size: str | None
     max_context_len: int | None

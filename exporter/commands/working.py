@@ -7,12 +7,23 @@ from contextlib import contextmanager
 import click
 
 from delegates import DelegateError
+from exporter.command_line.interruption import nothing_to_clean_up
 from exporter.command_line.quiet import silence_native_noise
 from exporter.commands.display import Display
 from exporter.errors import ExportError
 from quant.errors import QuantError
 
 _ERRORS = (QuantError, DelegateError, ExportError)
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Marks the import of large libraries, which takes seconds: it is said first, and a signal ends
+    it at once."""
+    if "torch" not in sys.modules:
+        click.echo("Starting PyTorch", err=True)
+    with nothing_to_clean_up():
+        yield
 
 
 @contextmanager

@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from delegates import Step
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import ExpertsSpec
 from quant.layers.embedding_and_head import head_logits
 from quant.layers.walk import through_layers
+
+if TYPE_CHECKING:
+    from delegates import Step
 
 TOKENS = 40
 _SINGLE_STEPS = 5
@@ -122,7 +125,7 @@ def reference_logits(
 
 
 @torch.no_grad()
-def compare(reference: Reference, step: Step) -> Agreement:
+def compare(reference: Reference, step: "Step") -> Agreement:
     """Runs the finished program on the reference's tokens, call by call, and compares."""
     got, at = [], 0
     for length in reference.lengths:

@@ -25,6 +25,7 @@ def constant_methods(plan: Plan) -> dict[str, object]:
         "use_kv_cache": True,
         "use_sdpa_with_kv_cache": True,
     }
+    methods |= {f"get_sampling_{name}": value for name, value in plan.sampling.items()}
     if text.bos_id is not None:
         methods["get_bos_id"] = text.bos_id
     if text.eos_ids:
@@ -62,6 +63,7 @@ def describe(plan: Plan, quantization: QuantReport) -> Report:
             "bos_id": text.bos_id,
             "eos_ids": list(text.eos_ids),
             "chat_template": text.chat_template,
+            **({"sampling": dict(plan.sampling)} if plan.sampling else {}),
             **({"left_out": dict(checkpoint.left_out)} if checkpoint.left_out else {}),
             **({"rotary": notes} if notes else {}),
             **({ORIGINAL_CONTEXT: original} if original is not None else {}),

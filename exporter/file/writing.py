@@ -1,14 +1,19 @@
 """Writes a lowered program and its ETRecord, and completes them."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from delegates import Lowered
 from exporter.file.etrecord import name_program, save_etrecord, weights_crc32
 from exporter.file.pte import seal
 from exporter.file.report import Report
 
+if TYPE_CHECKING:
+    from delegates import Lowered
 
-def write_program(lowered: Lowered, report: Report, temporary: Path, etrecord: Path | None) -> None:
+
+def write_program(
+    lowered: "Lowered", report: Report, temporary: Path, etrecord: Path | None
+) -> None:
     """Writes the program, and the ETRecord if there is one, whose checksum the report gets."""
     with open(temporary, "wb") as file:
         lowered.program.write_to_file(file)

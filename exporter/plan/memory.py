@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from delegates import DEFAULT_DELEGATE, get_delegate
+from delegates import DEFAULT_DELEGATE, get_limits
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
@@ -39,7 +39,7 @@ def plan_memory(plan: Plan, listener: Listener) -> Spill:
     if not plan.limits.streams_weights and fits["lower"] > limit:
         other = (
             f", or take --delegate {DEFAULT_DELEGATE}, which keeps on disk what does not fit"
-            if get_delegate(DEFAULT_DELEGATE).LIMITS.streams_weights
+            if get_limits(DEFAULT_DELEGATE).streams_weights
             else ""
         )
         raise ExportError(

@@ -1,11 +1,12 @@
 """What an export has decided: one value, which all of its steps read."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 
-from delegates import Delegate, Limits
+from delegates import Limits
 from delegates.features import Feature
 from exporter.checkpoint import Checkpoint
 from exporter.models.decoder import CausalLM
@@ -23,7 +24,7 @@ class Plan:
 
     Attributes:
         options: as the user gave them; of the scheme, only `scheme` below is read.
-        delegate: what the program is lowered to.
+        limits: of the delegate that the program is lowered to.
         checkpoint: the opened weights.
         empty: the checkpoint's model on the meta device, for its shapes.
         text: NO_TEXT where nothing is calibrated, measured or written.
@@ -31,10 +32,11 @@ class Plan:
         max_context_len, max_seq_len: with defaults filled in.
         resources: what quantizes: the cache, where large data is kept, the ranks, the device.
         file_size: estimated bytes of the file; 0 if none is written.
+        sampling: the options of an answer that the model's authors set.
     """
 
     options: ExportOptions
-    delegate: Delegate
+    limits: Limits
     checkpoint: Checkpoint
     empty: CausalLM
     text: Text
@@ -43,11 +45,7 @@ class Plan:
     max_seq_len: int
     resources: Resources
     file_size: int = 0
-
-    @property
-    def limits(self) -> Limits:
-        """Of the delegate."""
-        return self.delegate.LIMITS
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def spec(self) -> DecoderSpec:

@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 
-from delegates import Limits, get_delegate
-from exporter.capture.program import check_lengths
+from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
 from exporter.checkpoint import Checkpoint
+from exporter.checkpoint.sampling import read_sampling
 from exporter.listener import Listener
-from exporter.options import DEFAULT_CONTEXT, ExportOptions
+from exporter.options import ExportOptions
+from exporter.plan.cache_type import cached_bytes
 from exporter.plan.file_size import require_room, room_to_leave
 from exporter.plan.kept_integers import keeping, require_keepable
+from exporter.plan.lengths import check_lengths, context_note, default_context
 from exporter.plan.memory import plan_memory
 from exporter.plan.plan import Plan, empty_model
 from exporter.plan.requirements import require_supported
@@ -25,7 +27,7 @@ from quant.scheme import Scheme
 
 def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     """Returns the plan of a file, for which its disk has room; raises as its steps do."""
-    limits = get_delegate(options.delegate).LIMITS
+    limits = get_limits(options.delegate)
     if _drops_rotation(limits, options.scheme):
         listener.note(
             f"{limits.name} cannot rotate the inputs of linears at run time, so the weights are "
@@ -37,7 +39,14 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
             "The runner's --chat will refuse this model, whose chat template is kept as text "
             f"only: {plan.text.template_fault}"
         )
-    for note in rotary_notes(plan.checkpoint.config, plan.max_context_len, plan.spec):
+    config, context = plan.checkpoint.config, plan.max_context_len
+    note = context_note(config, limits, context) if options.max_context_len is None else None
+    if note is not None:
+        listener.note(note)
+    if plan.sampling:
+        set_by_authors = ", ".join(f"{name} {value:g}" for name, value in plan.sampling.items())
+        listener.note(f"Runners of the file sample by default as its authors do: {set_by_authors}.")
+    for note in rotary_notes(config, context, plan.spec):
         listener.note(note)
     if plan.text.evaluation is None:
         listener.note(
@@ -58,19 +67,21 @@ def read_plan(
     Raises:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
-    delegate = get_delegate(options.delegate)
+    limits = get_limits(options.delegate)
     require_keepable(options)
     checkpoint = find_checkpoint(options, listener)
     empty = empty_model(checkpoint.config)
-    scheme = _scheme_for_delegate(delegate.LIMITS, options.scheme)
+    scheme = _scheme_for_delegate(limits, options.scheme)
     scheme = keeping(scheme, checkpoint, empty, listener)
     text = prepare_text(options, checkpoint, listener) if with_text else NO_TEXT
-    context, seq_len = _lengths(options, checkpoint)
+    context, seq_len = _lengths(options, checkpoint, limits, cached_bytes(empty, scheme, limits))
     decided = replace(options, scheme=scheme)
-    require_supported(decided, checkpoint, delegate.LIMITS, context, seq_len)
+    require_supported(decided, checkpoint, limits, context, seq_len)
     cache = _cache(options, listener, 0)
     resources = Resources(cache, checkpoint.name, ranks=ranks, device=options.device)
-    return Plan(options, delegate, checkpoint, empty, text, scheme, context, seq_len, resources)
+    sampling = read_sampling(checkpoint.directory)
+    plan = Plan(options, limits, checkpoint, empty, text, scheme, context, seq_len, resources)
+    return replace(plan, sampling=sampling)
 
 
 def plan_quantization(plan: Plan, listener: Listener) -> Plan:
@@ -98,14 +109,17 @@ def _scheme_for_delegate(limits: Limits, scheme: Scheme) -> Scheme:
     return scheme
 
 
-def _lengths(options: ExportOptions, checkpoint: Checkpoint) -> tuple[int, int]:
+def _lengths(
+    options: ExportOptions, checkpoint: Checkpoint, limits: Limits, item_bytes: int
+) -> tuple[int, int]:
     """Returns max_context_len and max_seq_len, with defaults filled in.
 
     Raises:
         ExportError: they do not fit each other or the model.
     """
-    default = min(DEFAULT_CONTEXT, checkpoint.config.context_limit)
-    context = default if options.max_context_len is None else options.max_context_len
+    context = options.max_context_len
+    if context is None:
+        context = default_context(checkpoint.config, limits, item_bytes)
     seq_len = context if options.max_seq_len is None else options.max_seq_len
     check_lengths(checkpoint.config, context, seq_len)
     return context, seq_len

@@ -3,7 +3,7 @@ anything is stored."""
 
 from pathlib import Path
 
-from delegates import DEFAULT_DELEGATE, Limits, get_delegate
+from delegates import DEFAULT_DELEGATE, Limits, get_limits
 from exporter.errors import ExportError
 from exporter.file.pte import REPORT_BYTES
 from exporter.listener import Listener
@@ -92,7 +92,7 @@ def choose_default_widths(plan: Plan, listener: Listener) -> Scheme:
             f"{show_size(needed)} of memory, more than --max-memory."
         )
         return plan.scheme
-    budget = Budget(even=True, storage=storage_of(get_delegate(DEFAULT_DELEGATE).LIMITS))
+    budget = Budget(even=True, storage=storage_of(get_limits(DEFAULT_DELEGATE)))
     return _allocate(plan, budget, listener)
 
 

@@ -1,4 +1,4 @@
-"""Reads the text that a user gives for calibration."""
+"""Reads a text that a user names."""
 
 import io
 from pathlib import Path
@@ -6,8 +6,11 @@ from pathlib import Path
 from exporter.errors import ExportError
 
 
-def read_text_file(path: Path) -> tuple[str, bytes]:
+def read_text_file(path: Path, what: str = "calibration text") -> tuple[str, bytes]:
     """Returns a text, and its file's bytes.
+
+    Args:
+        what: the text is, as the option is called that named it.
 
     Raises:
         ExportError: it cannot be read, or is not UTF-8.
@@ -18,11 +21,16 @@ def read_text_file(path: Path) -> tuple[str, bytes]:
         return lines.read(), data
     except OSError as error:
         raise ExportError(
-            f"The calibration text {path} cannot be read ({error.strerror}); name a UTF-8 text "
-            "file with --calibration."
+            f"The {what} {path} cannot be read ({error.strerror}); name a UTF-8 text file with "
+            f"{_option(what)}."
         ) from None
     except UnicodeDecodeError as error:
         raise ExportError(
-            f"The calibration text {path} is not UTF-8 (byte {error.start}: {error.reason}); name "
-            "a UTF-8 text file with --calibration."
+            f"The {what} {path} is not UTF-8 (byte {error.start}: {error.reason}); name a UTF-8 "
+            f"text file with {_option(what)}."
         ) from None
+
+
+def _option(what: str) -> str:
+    """ "chat template" to "--chat-template", "calibration text" to "--calibration"."""
+    return "--" + what.removesuffix(" text").replace(" ", "-")

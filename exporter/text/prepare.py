@@ -120,6 +120,8 @@ def prepare_text(
     starts = [[token] for token in (bos_id, *ends) if token is not None][:1]
     blobs, chat_template = {TOKENIZER: compiled.data}, None
     template = find_chat_template(path)
+    if options.chat_template is not None:
+        template, _ = read_text_file(options.chat_template, "chat template")
     if template is not None:
         chat = compile_chat_template(template, compiled.tokens)
         blobs[CHAT_TEMPLATE] = chat.data

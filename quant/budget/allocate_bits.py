@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from quant.budget.bounds import both_or_neither, check_budget
 from quant.budget.known_costs import find_costs
 from quant.cache.store import Cache
 from quant.errors import QuantError
@@ -53,7 +54,7 @@ class Budget:
             bits, which count no such padding.
 
     Raises:
-        QuantError: both, or neither, or a number that is not above 0.
+        QuantError: both, or neither, or a number out of its range.
     """
 
     bits: float | None = None
@@ -65,13 +66,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.bits is not None) + (self.size is not None) + self.even != 1:
-            raise QuantError("a budget is in bits or in bytes; give one of --bits and --max-size.")
-        if self.bits is not None and not 0 < self.bits < math.inf:
-            raise QuantError(
-                f"--bits {self.bits:g} is not a valid budget; give a number above 0, such as 6."
-            )
-        if self.size is not None and self.size < 1:
-            raise QuantError(f"--max-size {self.size} is not a valid budget; give a size above 0.")
+            raise both_or_neither()
+        check_budget(self.bits, self.size)
 
 
 @dataclass(frozen=True)

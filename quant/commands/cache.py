@@ -47,7 +47,8 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
         if directory is not None and not os.path.isdir(directory):
             raise QuantError(f"--cache {directory} does not exist; check its path.")
         limit = None if prune is None else parse_size(prune, "--prune", _INSTEAD)
-        from quant.cache.store import Cache, default_directory, default_size  # imports PyTorch
+        from quant.cache.place import default_directory
+        from quant.cache.store import Cache, default_size  # imports PyTorch
 
         cache = Cache(directory or default_directory(), default_size())
         if clear:

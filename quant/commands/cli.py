@@ -97,7 +97,7 @@ def main() -> None:
     "--tasks",
     metavar="NAME[,...]",
     type=FilledText("name a task"),
-    help="Instead of a text: tasks of the lm-evaluation-harness (pip install thimble[lm-eval]).",
+    help="Instead of a text: tasks of the lm-evaluation-harness, which the extra lm-eval installs.",
 )
 @click.option(
     "--task-path",

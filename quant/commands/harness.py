@@ -43,9 +43,10 @@ def load_tasks(tasks: Tasks) -> list[Any]:
     try:
         import lm_eval  # noqa: F401
     except ImportError:
+        from runtime.distribution import with_extra
+
         raise QuantError(
-            "tasks need the package lm_eval, which is not installed; "
-            "pip install 'thimble[lm-eval]'."
+            f"tasks need the package lm_eval, which is not installed; {with_extra('lm-eval')}."
         ) from None
     from lm_eval.tasks import TaskManager
 

@@ -16,7 +16,7 @@ from exporter.pipeline import load_quantized
 from exporter.plan.plan import Plan
 from exporter.plan.planning import plan_quantization, read_plan
 from exporter.tokenizer import TokenizerError
-from quant.cache.store import default_directory
+from quant.cache.place import default_directory
 from quant.commands.quantize_request import Request
 from quant.errors import QuantError
 from quant.machine.distributed import joined, own_device

@@ -63,6 +63,13 @@ def descend_group(
     return changes
 
 
+def compile_for(grid: Grid) -> None:
+    """Runs both loops once on one number; all grids share the compiled code."""
+    one = torch.ones(1, 1)
+    round_block(one, one, grid, one, one.clone())
+    descend_group(one.clone(), torch.ones(1, dtype=torch.uint8), one, one, grid)
+
+
 @_compiled
 def _round_block(
     free: Floats,

@@ -233,6 +233,15 @@ def _round_rows(
     return values
 
 
+def compile_loops() -> None:
+    """Compiles the loops over columns, or loads them, if that has not been done: it takes seconds,
+    which then are not the first weight's."""
+    from quant.rounding.compiled import compile_for
+    from quant.rounding.scales import GRIDS
+
+    compile_for(next(iter(GRIDS.values())))
+
+
 def _round_block(
     free: Tensor,
     steps: Tensor,

@@ -183,6 +183,7 @@ def _declare(lib: ctypes.CDLL) -> None:
             *(text, size),
         ),
         "chat_template": (text, pointer),
+        "file_settings": (text, pointer),
         "vocab_size": (wide, pointer),
         "logits": (number, pointer, tokens, wide, wide, logits, text, size),
         "logit_rows": (number, pointer, tokens, wide, wide, wide, logits, text, size),

@@ -1,9 +1,10 @@
 """The C library's runner as a Python object: who may use it when, and how it is freed."""
 
 import ctypes
+import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NoReturn, Self
 
@@ -13,8 +14,14 @@ from runtime.errors import RunnerError
 
 
 class RunnerHandle:
-    """A runner of the library, used by one thread at a time, and freed when that is done."""
+    """A runner of the library, used by one thread at a time, and freed when that is done.
 
+    Attributes:
+        sampling: how the model's authors sample, as the file has it: options of an answer by name,
+            such as `temperature`, which are the defaults of generate(), Chat and Engine.
+    """
+
+    sampling: Mapping[str, float] = {}
     _handle: int | None = None
     _process = 0  # of none, until it is started
 
@@ -26,6 +33,11 @@ class RunnerHandle:
         self._chats_gone: list[int] = []  # to be forgotten when another begins
         self._on_close: Callable[[], None] | None = None  # ends what uses the handle for longer
         self._control = threading.Lock()  # held by whoever needs the handle while the model runs
+
+    def _take(self, handle: int) -> None:
+        """Owns a runner that was loaded."""
+        self._handle = handle
+        self.sampling = json.loads(library().thimble_file_settings(handle))
 
     def close(self) -> None:
         """Ends an answer in progress, waits for other calls, and frees the model."""

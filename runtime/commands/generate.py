@@ -10,8 +10,7 @@ import click
 from exporter.command_line.filled import FilledPath, FilledText
 from runtime.answer_options import NUMBERS
 from runtime.binding.c_arguments import MAX_COUNT
-from runtime.build import BUILD_DIR, PRODUCTS
-from runtime.commands.results import build_and_tell, fail
+from runtime.commands.results import build_if_missing, fail, tell_sampling
 from runtime.errors import RunnerError
 
 INCOMPLETE = 3  # the exit code, as the runner's
@@ -22,7 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 def _number_options(command: _Command) -> _Command:
     """An option for each number of an answer that has a text for it, in the table's order."""
     for number in reversed(NUMBERS):
-        if number.help:
+        if number.help and number.default is not None:
             name = "--" + number.name.replace("_", "-")
             kind: click.ParamType = click.FloatRange(number.low, number.high)
             if number.type is int:
@@ -31,9 +30,7 @@ def _number_options(command: _Command) -> _Command:
             command = click.option(
                 name,
                 type=kind,
-                default=number.default,
-                show_default=True,
-                help=number.help,
+                help=f"{number.help} Default: the file's, else {number.default:g}.",
             )(command)
     return command
 
@@ -119,8 +116,7 @@ def generate(
     """Continue a prompt: the text goes to standard output, everything else to standard error."""
     from runtime.runner import Runner
 
-    if not (BUILD_DIR / "libthimble.so").is_file():
-        click.echo(build_and_tell("default", PRODUCTS), err=True)
+    build_if_missing("libthimble.so")
     try:
         runner = Runner(model, threads, adapter=adapter, draft=draft)
     except RunnerError as error:
@@ -128,6 +124,8 @@ def generate(
     with runner:
         try:
             options |= {"choice": choice or None, "logit_bias": _read_bias(logit_bias)}
+            given = {name for name, value in options.items() if value is not None}
+            tell_sampling(runner.sampling, given)
             answer = runner.generate(prompt, tokens, **options)
             for text in answer:
                 click.echo(text, nl=False)

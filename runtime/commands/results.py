@@ -1,11 +1,13 @@
 """What the commands have in common: how they build the C++, and how they fail."""
 
 import sys
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
 import click
 
-from runtime.build import build
+from exporter.command_line.running import RunningLines
+from runtime.build import BUILD_DIR, PRODUCTS, build
 from runtime.errors import BuildError
 from runtime.packaging.executorch_source import ExecutorchSource
 
@@ -13,15 +15,37 @@ from runtime.packaging.executorch_source import ExecutorchSource
 def build_and_tell(
     preset: str, targets: tuple[str, ...], source: ExecutorchSource | None = None
 ) -> str:
-    """Builds, and returns a line that tells what was done."""
-    try:
-        result = build(preset, targets, source)
-    except BuildError as error:
-        fail(error, 1)
+    """Builds, with a line of progress every ten seconds, and returns one that tells what was
+    done."""
+    with RunningLines(lambda line: click.echo(line, err=True)) as lines:
+        lines.begin("Building the C++")
+        try:
+            result = build(preset, targets, source, lines.progress)
+        except BuildError as error:
+            fail(error, 1)
     program = result.directory / ("thimble.wasm" if preset.startswith("wasm32") else "runner")
     if result.seconds == 0.0:
         return f"{program} is up to date"
     return f"built {program} in {result.seconds:.1f} s"
+
+
+def build_if_missing(product: str) -> None:
+    """Builds what commands need before their first use, and says so.
+
+    Args:
+        product: a file in the directory of builds, such as "runner".
+    """
+    if (BUILD_DIR / product).is_file():
+        return
+    click.echo("The C++ runner is not built yet: building it once, which takes minutes.", err=True)
+    click.echo(build_and_tell("default", PRODUCTS), err=True)
+
+
+def tell_sampling(sampling: Mapping[str, float], given: Collection[str] = ()) -> None:
+    """Tells which options of an answer the file chooses, where they were not given."""
+    told = ", ".join(f"{name} {value:g}" for name, value in sampling.items() if name not in given)
+    if told:
+        click.echo(f"sampling as the model's authors set it: {told}", err=True)
 
 
 def fail(error: Exception, code: int) -> NoReturn:

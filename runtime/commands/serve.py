@@ -17,9 +17,8 @@ import click
 
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
-from exporter.command_line.version import version
-from runtime.build import BUILD_DIR, PRODUCTS
-from runtime.commands.results import build_and_tell, fail
+from runtime.commands.results import build_if_missing, fail, tell_sampling
+from runtime.distribution import version, with_extra
 from runtime.embedder import Embedder
 from runtime.engine import MAX_SEQUENCES
 from runtime.errors import RunnerError
@@ -190,11 +189,10 @@ def serve(request: Request) -> None:
         from runtime.server.model_process import ModelOptions
         from runtime.server.settings import ServerSettings
     except ModuleNotFoundError as error:
-        fail(RunnerError(f"{error.name} is not installed: pip install 'thimble[serve]'"), 2)
+        fail(RunnerError(f"{error.name} is not installed: {with_extra('serve')}"), 2)
     if not request.model.is_file():
         fail(RunnerError(f"{request.model} does not exist: give a .pte file"), 2)
-    if not (BUILD_DIR / "libthimble.so").is_file():
-        click.echo(build_and_tell("default", PRODUCTS), err=True)
+    build_if_missing("libthimble.so")
     local = is_loopback(request.host.lower())
     for other in request.hosts:
         if host_name(f"[{other}]" if ":" in other else other) is None:
@@ -235,7 +233,7 @@ def serve(request: Request) -> None:
         strict_fields=request.strict_fields,
         report=(report := _report(request.model)),
         file_size=request.model.stat().st_size,
-        version=version("thimble"),
+        version=version(),
     )
     options = ModelOptions(
         request.model,
@@ -247,6 +245,7 @@ def serve(request: Request) -> None:
         request.waiting,
     )
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
+    tell_sampling(report.get("model", {}).get("sampling", {}))
     if report.get("model", {}).get("task") == "embedding":
         _require_no_option_of_answers(request)
         click.echo(f"loading {settings.model} ...", err=True)

@@ -16,6 +16,9 @@ from runtime.generation import Generation
 from runtime.runner import Runner
 from runtime.server.scores import Scorer
 
+# What OpenAI samples by; what the file of a model says comes before it.
+_OPENAI = {"temperature": 1.0}
+
 
 @dataclass(frozen=True)
 class ModelOptions:
@@ -219,7 +222,7 @@ class _Requests:
         try:
             generation = self._engine.submit(
                 self._encode(request.prompt),
-                **request.options,
+                **{**_OPENAI, **self._engine.runner.sampling, **request.options},
                 on_event=lambda: self._news.put(request.id),
                 still_wanted=lambda: request.id not in self._gone,
             )

@@ -115,8 +115,6 @@ class Sampling(_Numbers):
         """The options of an answer, as runtime.answer_options names them."""
         seed = None if self.seed is None else self.seed % 2**64
         options = {number.name: getattr(self, number.name) for number in FIELD_NUMBERS}
-        if options["temperature"] is None:
-            options["temperature"] = 1.0
         options |= {
             "seed": seed,
             "stop": self.stops() or None,

@@ -30,12 +30,13 @@ export function constraintOf(options) {
  * @param {object} options
  * @param {{name: string, type: string, low: number, high: number}[]} numbers of
  *   thimble_answer_numbers(); options have their names in camel case
+ * @param {object} sampling of thimble_file_settings(): what counts where nothing is given
  */
-export function numbersOf(options, numbers) {
+export function numbersOf(options, numbers, sampling = {}) {
   const found = [];
   for (const { name, type, low, high } of numbers) {
     const own = name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
-    const value = options[own];
+    const value = options[own] ?? sampling[name];
     if (value === undefined) continue;
     // What is no whole number is told by the option's name here; the runner tells what else is wrong.
     const least = name === "max_new_tokens" ? 1 : low;

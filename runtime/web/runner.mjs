@@ -25,6 +25,7 @@ export class Runner {
   #memory; // its own, or the one that threads share
   #threads = 1;
   #numbers = []; // of an answer, as the module lists them
+  #sampling = {}; // of the file
   #tokens = [];
   #onText = null;
   #thrown = null;
@@ -59,6 +60,7 @@ export class Runner {
     if (threads > 1) await startTeam(build, runner.#exports);
     await runner.#read(file, onProgress);
     runner.#open(file);
+    runner.#sampling = JSON.parse(runner.#string(runner.#exports.thimble_file_settings(runner.#runner)));
     if (verify) {
       runner.#call(({ error }) => runner.#exports.thimble_verify(runner.#runner, error, ERROR_BYTES));
     }
@@ -202,7 +204,7 @@ export class Runner {
     const settings = create();
     const set = (work) => this.#call((frame) => work(frame, frame.error, ERROR_BYTES));
     try {
-      for (const [name, value] of numbersOf(options, this.#numbers)) {
+      for (const [name, value] of numbersOf(options, this.#numbers, this.#sampling)) {
         set((frame, ...end) => number(settings, frame.text(`${name}\0`).at, value, ...end));
       }
       for (const [token, value] of biasesOf(options)) {

@@ -16,7 +16,7 @@ from support.exported import Quiet, feed
 from support.small_models import PLAIN_RTN8, float_twin, quantized_model, random_model, round_rope
 from torch import Tensor
 
-import exporter.pipeline
+import exporter.capture.program
 from delegates import DelegateError, Lowered
 from delegates.coreml import lower
 from exporter.capture.program import capture
@@ -337,7 +337,7 @@ def test_a_refusal_of_the_converter_is_one_sentence(
 @pytest.mark.check
 def test_stories_through_the_complete_pipeline(shared_data: Path, tmp_path: Path) -> None:
     kept: list[CausalLM] = []
-    real_capture = exporter.pipeline.capture
+    real_capture = exporter.capture.program.capture
 
     def keeping_capture(model: CausalLM, *lengths: int) -> torch.export.ExportedProgram:
         kept.append(copy.deepcopy(model))
@@ -351,7 +351,7 @@ def test_stories_through_the_complete_pipeline(shared_data: Path, tmp_path: Path
         delegate="coreml",
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporter.pipeline, "capture", keeping_capture)
+        patch.setattr(exporter.capture.program, "capture", keeping_capture)
         result = export_model(options, Quiet())
     assert result.delegation.calls == 1 and result.delegation.left == {}
     assert result.agreement is None

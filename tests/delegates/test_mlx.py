@@ -17,8 +17,9 @@ from support.small_models import PLAIN_RTN8, float_twin, quantized_model, random
 from torch import Tensor
 
 from delegates import DelegateError, Lowered
+from delegates.limits_of.mlx import missing
 from delegates.mlx import load, lower
-from delegates.mlx.schema import generated, import_mlx, missing
+from delegates.mlx.schema import generated, import_mlx
 from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
 from quant.modules import QuantizedLinear

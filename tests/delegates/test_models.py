@@ -21,7 +21,7 @@ from support.mlx_evaluator import MLXEvaluator, MLXProgram
 from support.small_models import float_twin, round_rope
 from torch import Tensor
 
-import exporter.pipeline
+import exporter.capture.program
 from delegates import get_delegate
 from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
@@ -67,7 +67,7 @@ def export(delegate: str, name: str, shared_data: Path, directory: Path) -> Case
         delegate=delegate,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporter.pipeline, "capture", keeping_capture)
+        patch.setattr(exporter.capture.program, "capture", keeping_capture)
         result = export_model(options, Quiet())
     delegation = result.delegation
     layers = kept[0].config.num_hidden_layers

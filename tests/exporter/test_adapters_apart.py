@@ -14,11 +14,11 @@ from support.loading import loaded
 from delegates import DelegateError, get_delegate
 from delegates.features import Feature, Need
 from exporter.capture.program import capture
+from exporter.catalogue.adapters import split_adapters
 from exporter.checkpoint import (
     Checkpoint,
     open_checkpoint,
     read_adapters,
-    split_adapters,
     with_adapter,
 )
 from exporter.errors import ExportError

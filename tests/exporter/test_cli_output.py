@@ -26,6 +26,7 @@ SIZE = r"[\d.]+ [kM]B"
 RUNNING = re.compile(r"[\w' ]+: (still running|\d+%), .*").fullmatch  # on a machine that is slow
 
 STAGES = [
+    r"Starting PyTorch",
     r"Measuring the effect of more bits: [\d.]+ s",
     r"Quantizing: [\d.]+ s",
     r"Capturing the program: [\d.]+ s",

@@ -164,6 +164,33 @@ def test_readers_that_have_gone(command: str) -> None:
     os.close(write_end)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_end_without_finalization(waits: bool) -> None:
+    """Where PyTorch is imported: all is written, what is registered for the end runs, and a thread
+    that Python waits for ends first."""
+    script = f"""
+import atexit, threading, time
+sys.modules["torch"] = sys
+class Late:
+    def __del__(self): os.write(1, b"finalized ")
+late = Late()
+late.itself = late
+gc.disable()
+def work():
+    time.sleep(0.2)
+    print("waited", end=" ")
+with interruptible("Interrupted."):
+    threading.Thread(target=work, daemon={not waits}).start()
+    atexit.register(lambda: print("at exit", end=" "))
+    print("written", end=" ")
+    raise SystemExit(3)
+"""
+    result = run("import gc, sys\n" + script, signal.SIGINT)
+    assert (result.returncode, result.stderr) == (3, "")
+    kept = "written waited at exit finalized " if waits else "written at exit "
+    assert result.stdout == kept
+
+
 def test_what_comes_without_a_signal_is_untouched() -> None:
     result = run("with interruptible('Interrupted.'): raise SystemExit(2)", signal.SIGINT)
     assert (result.returncode, result.stderr) == (2, "")

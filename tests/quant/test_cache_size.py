@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from quant.cache.store import DEFAULT_SIZE, default_directory, default_size
+from quant.cache.place import default_directory
+from quant.cache.store import DEFAULT_SIZE, default_size
 from quant.errors import QuantError
 from quant.machine.memory_size import parse_size
 

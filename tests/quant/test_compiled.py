@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from quant.rounding import descent, gptq
+from quant.rounding import compiled, descent, gptq
 from quant.rounding.compiled import descend_group, round_block
-from quant.rounding.gptq import inverse_factor
+from quant.rounding.gptq import compile_loops, inverse_factor
 from quant.rounding.scales import GRIDS, Grid
 
 grids = pytest.mark.parametrize("grid", GRIDS.values(), ids=lambda grid: f"{grid.bits} bits")
@@ -61,3 +61,17 @@ def test_a_group_descends_alike(rows: int, group_size: int, grid: Grid) -> None:
     assert same.float().mean() > 0.98 or rows == 1
     assert torch.equal(changes[:, same], expected[:, same])
     assert torch.equal(changes, found * scales - values * multiple)
+
+
+def test_compiling_ahead_is_for_every_call() -> None:
+    """What a real weight calls is what was compiled."""
+    compile_loops()
+    loops = compiled._round_block, compiled._descend_group
+    before = [len(loop.signatures) for loop in loops]
+    generator = torch.Generator().manual_seed(0)
+    test_a_block_is_rounded_alike(65, GRIDS[4])
+    hessian = hessian_of_inputs(32, generator)
+    values = random_values(GRIDS[4], 64, 65, generator)[:32]
+    multiple = torch.ones(2, 65, dtype=torch.uint8)[0]
+    descend_group(values, multiple, torch.randn(32, 65), hessian, GRIDS[4])
+    assert [len(loop.signatures) for loop in loops] == before == [1, 1]

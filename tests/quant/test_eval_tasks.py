@@ -222,4 +222,4 @@ def test_without_the_package_a_sentence_says_what_to_install(
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     result = run("eval", shared_data / "stories260K", "--tasks", "hellaswag")
     assert result.exit_code == 2
-    assert "not installed; pip install 'thimble[lm-eval]'." in result.stderr
+    assert "not installed; pip install 'thimble-ml[lm-eval]'." in result.stderr

@@ -163,7 +163,7 @@ PLATFORMS = {"macos-arm64": 1, "ios-arm64": 2, "ios-arm64-simulator": 7}
 @pytest.mark.parametrize("preset", SLICES)
 def test_the_library_is_linked(shared_data: Path, preset: str) -> None:
     """Linked, not run: there is nothing here to run it on."""
-    pytest.importorskip("ziglang", reason="pip install 'thimble[zig]'")
+    pytest.importorskip("ziglang", reason="pip install 'thimble-ml[zig]'")
     try:
         source = find_source(shared_data / "executorch_source")
     except BuildError as error:

@@ -126,7 +126,7 @@ def test_the_static_runner_writes_its_files(
 @pytest.mark.soak
 def test_macos_is_linked(source: ExecutorchSource) -> None:
     """Linked, not run: there is nothing here to run it on."""
-    pytest.importorskip("ziglang", reason="pip install 'thimble[zig]'")
+    pytest.importorskip("ziglang", reason="pip install 'thimble-ml[zig]'")
     runner = build("macos-arm64", ("runner",), source).directory / "runner"
     header = runner.read_bytes()[:16]
     assert header[:4] == bytes.fromhex("cffaedfe"), "a Mach-O file of 64 bits"

@@ -20,7 +20,7 @@ def installed(cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A directory that has the wheel's packages, and ExecuTorch's beside them."""
     directory = tmp_path_factory.mktemp("wheel")
     wheel = package(directory)
-    assert wheel.name.startswith("thimble-") and "none-any" not in wheel.name
+    assert wheel.name.startswith("thimble_ml-") and "none-any" not in wheel.name
     site = directory / "site"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -58,7 +58,9 @@ def test_its_scripts_export_and_run(installed: Path, tmp_path: Path) -> None:
     assert not (installed / "build").exists()
 
 
-SCRIPTS = pytest.mark.parametrize("name", ["export", "quant", "devtools", "runtime", "runner"])
+SCRIPTS = pytest.mark.parametrize(
+    "name", ["export", "quant", "devtools", "runtime", "run", "runner"]
+)
 
 
 @SCRIPTS
@@ -72,3 +74,27 @@ def test_every_script_tells_its_help(installed: Path, tmp_path: Path, name: str)
 def test_every_script_tells_its_version(installed: Path, tmp_path: Path, name: str) -> None:
     version = run(installed, tmp_path, installed / "bin" / f"thimble-{name}", "--version")
     assert version.returncode == 0 and "0.1.0" in version.stdout, version.stderr
+
+
+@pytest.mark.soak
+def test_it_installs_beside_what_people_use(cpp_build: Path, tmp_path: Path) -> None:
+    """In an environment of its own, with the newest of three packages of many requirements."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python, wheel = tmp_path / "venv" / "bin" / "python", package(tmp_path)
+    others = ("transformers", "gradio", "langchain_openai")
+    asked = subprocess.run([python, "-m", "pip", "download", "--no-deps", "-d", tmp_path, "click"])
+    if asked.returncode != 0:
+        pytest.skip("PyPI cannot be reached")
+    pip = [python, "-m", "pip", "--quiet"]
+    subprocess.run([*pip, "install", f"{wheel}[serve]", *others], check=True)
+    subprocess.run([*pip, "check"], check=True)
+    imports = f"import runtime.server.app, exporter.pipeline, {', '.join(others)}"
+    subprocess.run([python, "-c", imports], cwd=tmp_path, check=True)
+    command = [python.with_name("thimble-export"), "llama3", "--quant", "rtn4", "--out", "m.pte"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    answer = subprocess.run(
+        [python.with_name("thimble-runner"), "m.pte", "-p", "import", "-n", "8"],
+        cwd=tmp_path,
+        capture_output=True,
+    )
+    assert answer.returncode == 0 and answer.stdout, answer.stderr

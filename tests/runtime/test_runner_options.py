@@ -84,8 +84,8 @@ USES = [
     ([], "no model was given: pass a .pte file: --help lists the options"),
     (
         ["model.pte"],
-        "no prompt was given: pass -p TEXT, which may be empty, --chat, or, to a program of "
-        "tensors, --input and --output: --help lists the options",
+        "no prompt was given: pass -p TEXT, which may be empty, -f FILE, --chat, or, to a program "
+        "of tensors, --input and --output: --help lists the options",
     ),
     (
         ["model.pte", "-p", "Once", "--input", "x.npy"],

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 import delegates.xnnpack
-import exporter.pipeline
+import exporter.capture.program
 from delegates import Lowered, Step, get_delegate
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
@@ -67,7 +67,7 @@ def export_for_tests(options: ExportOptions) -> Exported:
     through, since lowering takes their weights."""
     options = replace(options, delegate="xnnpack")
     kept: list[tuple[CausalLM, torch.nn.Module]] = []
-    real_capture = exporter.pipeline.capture
+    real_capture = exporter.capture.program.capture
 
     def keeping_capture(model: CausalLM, context: int, seq_len: int) -> ExportedProgram:
         program = real_capture(model, context, seq_len)
@@ -83,7 +83,7 @@ def export_for_tests(options: ExportOptions) -> Exported:
         return lowered
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporter.pipeline, "capture", keeping_capture)
+        patch.setattr(exporter.capture.program, "capture", keeping_capture)
         patch.setattr(delegates.xnnpack, "lower", keeping_lower)
         result = export_model(options, Quiet())
     model, captured = kept[0]

@@ -24,7 +24,7 @@ def build_modules(
     directory = shared_data / "executorch_source"
     if not directory.is_dir():
         pytest.skip(f"{directory} is missing")
-    pytest.importorskip("ziglang", reason="pip install 'thimble[zig]'")
+    pytest.importorskip("ziglang", reason="pip install 'thimble-ml[zig]'")
     try:
         source = find_source(directory)
     except BuildError as error:

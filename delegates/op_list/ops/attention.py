@@ -14,15 +14,12 @@ from delegates.op_list.graph import (
     operator_name,
     shape_of,
 )
-from delegates.op_list.layout import round_up
 from delegates.op_list.ops.norm import NormWeight
 from delegates.op_list.ops.op import Cache, Field, Matchers, Op, Places, Values
 from delegates.op_list.ops.rotate import Rotation
 from delegates.op_list.refused import Refused
+from delegates.op_list.ring import ring_rows
 from delegates.op_list.rows import Rows, is_heads
-
-_BLOCK, _TILE = 16, 64  # positions, as in runtime/cpp/kernels/shared/cache.h
-_LEAST_CHUNK, _CHUNK = 8, 256  # tokens that the executor runs together
 
 
 @dataclass(eq=False, kw_only=True)
@@ -119,28 +116,6 @@ def match_attention(node: Node, values: Values) -> Attention | Refused | None:
         sinks=sinks,
         int8=given.get("int8", False),
     )
-
-
-def kept_positions(window: int, context: int, tokens: int) -> int:
-    """Returns the number of positions that a sliding window's cache keeps; see ring_rows."""
-    return ring_rows(window, context, tokens) or context
-
-
-def ring_rows(window: int, context: int, tokens: int) -> int:
-    """Returns the number of positions that a sliding window's cache keeps; 0: all, because a ring
-    would not be smaller.
-
-    They are the positions that the first token of a chunk sees, from the start of a block of 16
-    on, and the chunk's own, rounded up to tiles of 64.
-
-    Args:
-        window: positions that a query sees; 0 for all.
-        context: positions of the model's context.
-        tokens: the most of a call.
-    """
-    rows = window + _BLOCK - 2 + max(_LEAST_CHUNK, min(tokens, _CHUNK))
-    rows = round_up(rows, _TILE)
-    return rows if window > 0 and rows < context else 0
 
 
 MATCHERS: Matchers = {"getitem": (match_attention,)}

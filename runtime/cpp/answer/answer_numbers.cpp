@@ -29,7 +29,13 @@ std::string to_json(double number) {
 
 bool is_whole(double value) { return std::trunc(value) == value; }  // infinity is, NaN is not
 
-/// With all digits of a count, and those of a float.
+Status out_of_range(const AnswerNumber& number, const std::string& value, const char* kind) {
+  return Status::error(std::string(number.name) + " is " + value + ", but must be " + kind +
+                       "from " + shown(number.low) + " to " + shown(number.high));
+}
+
+}  // namespace
+
 std::string shown(double value) {
   if (is_whole(value) && std::abs(value) < 0x1p63) {
     return std::to_string(static_cast<int64_t>(value));
@@ -38,13 +44,6 @@ std::string shown(double value) {
   text << value;
   return text.str();
 }
-
-Status out_of_range(const AnswerNumber& number, const std::string& value, const char* kind) {
-  return Status::error(std::string(number.name) + " is " + value + ", but must be " + kind +
-                       "from " + shown(number.low) + " to " + shown(number.high));
-}
-
-}  // namespace
 
 const std::vector<AnswerNumber>& answer_numbers() {
   static const std::vector<AnswerNumber> numbers = {
@@ -82,6 +81,26 @@ const AnswerNumber* find_answer_number(std::string_view name) {
     if (name == number.name) return &number;
   }
   return nullptr;
+}
+
+NumberValues known_numbers(const std::map<std::string, double>& values) {
+  NumberValues known;
+  for (const auto& [name, value] : values) {
+    const AnswerNumber* number = find_answer_number(name);
+    if (number != nullptr && number->check(value).ok()) known[number] = value;
+  }
+  return known;
+}
+
+std::string to_json(const NumberValues& values) {
+  std::string json;
+  for (const AnswerNumber& number : answer_numbers()) {  // in their order
+    const auto found = values.find(&number);
+    if (found == values.end()) continue;
+    json += std::string(json.empty() ? "" : ", ") + "\"" + number.name +
+            "\": " + to_json(found->second);
+  }
+  return "{" + json + "}";
 }
 
 std::string answer_numbers_json() {

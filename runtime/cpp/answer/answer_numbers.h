@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -35,8 +36,19 @@ struct AnswerNumber {
 /// All of them, in the order of the command line's help.
 const std::vector<AnswerNumber>& answer_numbers();
 
+/// A value with all digits of a count, or those of a float.
+std::string shown(double value);
+
 /// Null if there is none of that name.
 const AnswerNumber* find_answer_number(std::string_view name);
+
+/// Those of named values that are options of an answer and in range: a file may be of a later
+/// version.
+using NumberValues = std::map<const AnswerNumber*, double>;
+NumberValues known_numbers(const std::map<std::string, double>& values);
+
+/// As a JSON object of names and values.
+std::string to_json(const NumberValues& values);
 
 /// As a JSON array of objects: name, type, low, high and default.
 std::string answer_numbers_json();

@@ -41,6 +41,7 @@ struct thimble_runner {
   std::unique_ptr<thimble::Constraint> constraint;
   std::string notes;          ///< of the constraint
   std::string chat_template;  ///< as JSON, once it was asked for
+  std::string file_settings;  ///< the same
 };
 
 namespace thimble {

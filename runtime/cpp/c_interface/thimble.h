@@ -56,8 +56,7 @@ THIMBLE_API thimble_runner* thimble_load_bytes(const void* data, size_t size, co
 /// Returns the number of adapters that the model was exported with, kept apart from its weights.
 THIMBLE_API int64_t thimble_adapters(const thimble_runner* runner);
 
-/// Returns the name of an adapter, from index 0 on; null if there is none. Valid as long as the
-/// runner.
+/// Returns an adapter's name, from index 0 on; null if there is none. Valid as long as the runner.
 THIMBLE_API const char* thimble_adapter_at(const thimble_runner* runner, int64_t index);
 
 /// Returns the name of the adapter that the runner runs with; "" if none, as after the load. Valid
@@ -143,6 +142,10 @@ THIMBLE_API const char* thimble_answer_numbers(void);
 /// What a later version adds is in thimble_answer_numbers(); runtime/README.md says what it does.
 THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
                                         char* error, size_t error_size);
+
+/// Returns how the model's authors sample: a JSON object of thimble_settings_number()'s names and
+/// values, or "{}". No answer uses it unless it is set. Valid as long as the runner.
+THIMBLE_API const char* thimble_file_settings(thimble_runner* runner);
 
 /// Makes a callback receive the special tokens of answers, except the one that ends an answer: each
 /// as its text, between the texts before and behind it, in place of special_text. So a special
@@ -234,8 +237,7 @@ THIMBLE_API int64_t thimble_chat_turns(thimble_runner* runner);
 /// The same of any conversation, which does not become current; -1: there is none of that number.
 THIMBLE_API int64_t thimble_chat_turns_of(thimble_runner* runner, int64_t conversation);
 
-/// Returns the statistics of the last answer as JSON in UTF-8; valid until the next call with this
-/// runner.
+/// Returns the last answer's statistics as JSON in UTF-8; valid until the runner's next call.
 THIMBLE_API const char* thimble_stats(thimble_runner* runner);
 
 /// Encodes a text of `text_size` bytes, without BOS; special tokens in it are plain text. Writes at
@@ -302,7 +304,7 @@ THIMBLE_API int thimble_restore(thimble_runner* runner, const char* path, char* 
                                 size_t error_size);
 
 /// Returns another runner of the same model, which shares the weights and continues from here with
-/// its own cache; null on failure. Only one of a runner and its forks may be called at a time.
+/// its own cache. Only one of a runner and its forks may be called at a time. Null on failure.
 THIMBLE_API thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_size);
 
 /// Checks the complete file, including the weights. Returns 0 if it is not damaged.

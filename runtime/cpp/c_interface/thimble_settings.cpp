@@ -47,6 +47,17 @@ const char* thimble_answer_numbers(void) {
   return json.c_str();
 }
 
+const char* thimble_file_settings(thimble_runner* runner) {
+  return thimble::guarded<const char*>("{}", nullptr, 0, [&]() -> const char* {
+    if (runner == nullptr) return "{}";
+    if (runner->file_settings.empty()) {
+      const auto& sampling = runner->runner->model().program().sampling();
+      runner->file_settings = thimble::to_json(thimble::known_numbers(sampling));
+    }
+    return runner->file_settings.c_str();
+  });
+}
+
 void thimble_settings_special(thimble_settings* settings, thimble_text_callback on_special,
                               void* context) {
   if (settings == nullptr) return;

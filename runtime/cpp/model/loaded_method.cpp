@@ -71,12 +71,28 @@ Status LoadedMethod::read_constants() {
     if (!status.ok()) return status;
   }
   LogCapture log;
+  read_sampling();
   const auto eos_ids = module_->execute("get_eos_ids");
   if (!eos_ids.ok()) return {};
   for (const EValue& id : *eos_ids) {
     if (id.isInt()) eos_ids_.push_back(static_cast<int32_t>(id.toInt()));
   }
   return {};
+}
+
+void LoadedMethod::read_sampling() {
+  constexpr std::string_view kPrefix = "get_sampling_";  // as exporter/file/report.py
+  const auto names = module_->method_names();
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (name.compare(0, kPrefix.size(), kPrefix) != 0) continue;
+    const auto outputs = module_->execute(name);
+    if (!outputs.ok() || outputs->size() != 1) continue;
+    const EValue& value = outputs->front();
+    const std::string option = name.substr(kPrefix.size());
+    if (value.isInt()) sampling_[option] = static_cast<double>(value.toInt());
+    if (value.isDouble()) sampling_[option] = value.toDouble();
+  }
 }
 
 Status LoadedMethod::no_method() const {

@@ -3,6 +3,7 @@
 #include <executorch/extension/module/module.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ class LoadedMethod {
   /// Numbers of a row of the output: logits, or those of a text.
   int64_t width() const { return width_; }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
+  /// How the model's authors sample, by the names of options of an answer.
+  const std::map<std::string, double>& sampling() const { return sampling_; }
 
   /// The delegates it runs on, by ExecuTorch's names, separated by commas.
   const std::string& delegates() const { return delegates_; }
@@ -87,6 +90,7 @@ class LoadedMethod {
                                const char* phase);
   Status read_constants();
   Status read_constant(const char* name, int64_t* value);
+  void read_sampling();
   Status no_method() const;
   Status other_signature(const executorch::runtime::MethodMeta& meta) const;
   Status check_signature(const executorch::runtime::MethodMeta& meta);
@@ -108,6 +112,7 @@ class LoadedMethod {
   int64_t original_context_ = 0;
   int64_t width_ = 0;
   std::vector<int32_t> eos_ids_;
+  std::map<std::string, double> sampling_;
   std::string delegates_;
   int32_t threads_ = 0;
   bool runs_segments_ = false;

@@ -119,6 +119,18 @@ Result<std::unique_ptr<Constraint>> compile(Runner& runner, const ConstraintText
   return constraint;
 }
 
+/// Samples as the file says where the command line does not say otherwise, and tells it.
+void use_file_settings(Runner& runner, const Options& options, GenerateOptions* generate) {
+  std::string told;
+  for (const auto& [number, value] : known_numbers(runner.model().program().sampling())) {
+    if (options.numbers.count(number) != 0) continue;
+    number->set(generate, value);
+    told += std::string(told.empty() ? "" : ", ") + number->name + " " + shown(value);
+  }
+  if (told.empty() || options.quiet) return;
+  std::fprintf(stderr, "runner: sampling as the model's authors set it: %s\n", told.c_str());
+}
+
 /// Returns the exit code.
 int run(const Options& options) {
   Status status = check_names(options);
@@ -154,6 +166,7 @@ int run(const Options& options) {
   if (!constraint.ok()) return fail(constraint.status(), kBadUse);
 
   GenerateOptions generate = options.answer;
+  use_file_settings(runner, options, &generate);
   generate.constraint = constraint->get();
   generate.sampler.seed = options.seed ? *options.seed : std::random_device()();
   std::vector<ChosenLogprob> logprobs;
@@ -169,7 +182,7 @@ int run(const Options& options) {
   const Result<int> code = options.chat ? converse(runner, options, generate)
                                         : continue_prompt(runner, options, generate);
   if (!code.ok()) return fail(code.status(), runner.stats().prefill_s > 0 ? kFailed : kBadUse);
-  std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
+  if (!options.quiet) std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
   if (!write_files(runner, options, signal, logprobs)) return kFailed;
   return ended() == 0 ? *code : kSignalled + ended();
 }

@@ -117,6 +117,7 @@ Option number(const AnswerNumber& number, Options* options) {
   std::string name = is_count ? "--tokens" : "--" + std::string(number.name);
   std::replace(name.begin(), name.end(), '_', '-');
   const std::string_view type = number.type(), short_name = is_count ? "-n" : "";
+  const AnswerNumber* row = &number;  // in the table: a copy in the lambda has another address
   const auto read = [=](const std::string& name, const std::string& text) {
     double value = 1;
     uint64_t whole = 0;
@@ -128,7 +129,7 @@ Option number(const AnswerNumber& number, Options* options) {
       status = read_integer(name, text, low, static_cast<uint64_t>(number.high), &whole);
       value = static_cast<double>(whole);
     }
-    if (status.ok()) number.set(&options->answer, value);
+    if (status.ok()) number.set(&options->answer, options->numbers[row] = value);
     if (number.member == AnswerNumber::Member(&OutputOptions::top_logprobs)) {
       options->logprobs = true;
     }
@@ -175,6 +176,17 @@ Option constraint_file(const std::string& name, ConstraintText::Kind kind, Optio
             constexpr std::string_view kMark = "\xEF\xBB\xBF";  // as some editors begin UTF-8
             if (text->compare(0, kMark.size(), kMark) == 0) text->erase(0, kMark.size());
             return set_constraint(name, {kind, std::move(*text)}, options);
+          }};
+}
+
+/// The prompt from a file or, for "-", from standard input; a line feed at its end is the file's.
+Option prompt_file(const std::string& name, std::string_view short_name, Options* options) {
+  return {name, short_name, true, [options](const std::string& name, const std::string& path) {
+            Result<std::string> text = read_text_file(path == "-" ? "/dev/stdin" : path);
+            if (!text.ok()) return Status::error(name + ": " + text.message());
+            if (!text->empty() && text->back() == '\n') text->pop_back();
+            options->prompt = std::move(*text);
+            return Status();
           }};
 }
 
@@ -243,6 +255,7 @@ std::vector<Option> all_options(Options* options) {
          options->prompt = text;
          return Status();
        }},
+      prompt_file("--prompt-file", "-f", options),
       bias("--logit-bias", &answer.sampler.changes),
       stop("--stop", &answer.output.stop),
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
@@ -288,6 +301,7 @@ std::vector<Option> all_options(Options* options) {
          options->prompt_name = text;
          return Status();
        }},
+      flag("--quiet", &options->quiet),
       flag("--verify", &options->verify),
       flag("--version", &options->version),
       {"--help", "-h", false,
@@ -333,8 +347,8 @@ Status check(const Options& options) {
   if (!options.prompt && !options.chat && !options.embed && !options.verify &&
       !options.takes_tensors()) {
     return Status::error(
-        "no prompt was given: pass -p TEXT, which may be empty, --chat, or, to a program of "
-        "tensors, --input and --output" +
+        "no prompt was given: pass -p TEXT, which may be empty, -f FILE, --chat, or, to a program "
+        "of tensors, --input and --output" +
         hint);
   }
   if (!options.system.empty() && !options.chat) {

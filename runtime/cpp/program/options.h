@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "answer/answer_numbers.h"
 #include "answer/generate_options.h"
 #include "constraint/constraint.h"
 #include "core/status.h"
@@ -23,6 +24,7 @@ struct Options {
   std::string model;
   std::optional<std::string> prompt;
   GenerateOptions answer;  ///< all but seed and constraint
+  NumberValues numbers;    ///< those of them that were given
   std::optional<uint64_t> seed;
   LoadOptions load;
   ConstraintText constraint;
@@ -39,6 +41,7 @@ struct Options {
   bool chat = false;
   bool embed = false;
   std::optional<std::string> prompt_name;  ///< of --embed
+  bool quiet = false;                      ///< no statistics on standard error
   bool verify = false;
   bool help = false;
   bool version = false;

@@ -13,7 +13,9 @@ constexpr const char* kFirst =
     "Runs a language model, or any other module, that python -m exporter wrote. Text goes to\n"
     "standard output, everything else to standard error.\n"
     "\n"
-    "  -p, --prompt TEXT    the text to continue; if empty, the model begins a text\n";
+    "  -p, --prompt TEXT    the text to continue; if empty, the model begins a text\n"
+    "  -f, --prompt-file FILE\n"
+    "                       the same from a file, or - for standard input\n";
 
 constexpr const char* kLast =
     "  --logit-bias ID=VALUE\n"
@@ -65,6 +67,7 @@ constexpr const char* kLast =
     "                       During a run, the signal SIGUSR1 starts a recording; the next\n"
     "                       one ends it and writes FILE, then FILE.2, ...\n"
     "                       (default: runner-PID.etdp, ...)\n"
+    "  --quiet              no statistics at the end; notes and errors are still printed\n"
     "  --verify             first check the complete file, including the weights\n"
     "  --version            print the versions of the runner, ExecuTorch and the formats\n"
     "  -h, --help           print this help\n"

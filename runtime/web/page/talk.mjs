@@ -74,8 +74,8 @@ export class Talk {
   }
 
   #pieces(model, text) {
-    const number = (id, other) => (this.#find(id).value === "" ? other : this.#find(id).valueAsNumber);
-    const options = { temperature: number("temperature", 0), maxNewTokens: number("tokens") };
+    const number = (id) => (this.#find(id).value === "" ? undefined : this.#find(id).valueAsNumber);
+    const options = { temperature: number("temperature"), maxNewTokens: number("tokens") };
     if (!model.info.hasTemplate) return model.generate(text, options);
     return model.chat(text, { ...options, system: this.#find("system").value });
   }

@@ -1,0 +1,68 @@
+"""Which lengths a model's program may have."""
+
+from delegates.limits import Limits
+from exporter.errors import ExportError
+from exporter.models.rotary_spec import DynamicScaling, LongRopeScaling
+from exporter.models.spec import DecoderSpec
+from exporter.plan.kv_caches import kv_caches
+
+# With fewer positions torch.export makes start_pos a constant: it believes that a dynamic call has
+# at least 2 tokens, and so that they fill the cache.
+LEAST_CONTEXT = 3
+CACHES_SIZE = 512_000_000  # bytes, the most of one conversation's caches in a default context
+_ALWAYS, _STEP = 2048, 256  # positions: what a context has at least, and a step
+
+
+def default_context(spec: DecoderSpec, limits: Limits, item_bytes: int) -> int:
+    """Returns the positions of a context that the user did not choose: the model's own limit, or
+    less, for the delegate or for caches of CACHES_SIZE, but of these no less than 2048.
+
+    Args:
+        item_bytes: of a number in the caches.
+    """
+    longest = min(limits.default_context, spec.context_limit)
+    least = min(longest, _ALWAYS)
+    if _changes_with_length(spec):
+        return least
+
+    def size(context: int) -> int:
+        caches = kv_caches(spec.for_context(context), limits, item_bytes, context, context)
+        return sum(cache.size for cache in caches)
+
+    shorter = range((longest - 1) // _STEP * _STEP, least, -_STEP)
+    fitting = (context for context in (longest, *shorter) if size(context) <= CACHES_SIZE)
+    return next(fitting, least)
+
+
+def context_note(spec: DecoderSpec, limits: Limits, context: int) -> str | None:
+    """Returns a sentence on a default context that is shorter than the model's; else None."""
+    if context == spec.context_limit:
+        return None
+    full = min(limits.default_context, spec.context_limit)
+    cut = context < full and not _changes_with_length(spec)
+    caches = f", because the caches of more take over {CACHES_SIZE // 10**6} MB" if cut else ""
+    return (
+        f"The file's context is {context} of the model's {spec.context_limit} tokens{caches}; "
+        "--max-context-len sets another."
+    )
+
+
+def _changes_with_length(spec: DecoderSpec) -> bool:
+    """Whether the rotary table for a longer context is another one for short texts too."""
+    scalings = [table.scaling for table in spec.rotary_tables]
+    return any(isinstance(scaling, LongRopeScaling | DynamicScaling) for scaling in scalings)
+
+
+def check_lengths(config: DecoderSpec, max_context_len: int, max_seq_len: int) -> None:
+    """Raises ExportError for lengths that do not fit each other or the model."""
+    limit = config.context_limit
+    if not LEAST_CONTEXT <= max_context_len <= limit:
+        raise ExportError(
+            f"--max-context-len {max_context_len} is not possible; it must be from "
+            f"{LEAST_CONTEXT} to {limit}, the model's limit."
+        )
+    if not 1 <= max_seq_len <= max_context_len:
+        raise ExportError(
+            f"--max-seq-len {max_seq_len} is not possible; it must be from 1 to {max_context_len}, "
+            "the context length."
+        )

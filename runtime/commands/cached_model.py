@@ -1,0 +1,104 @@
+"""Exports of models by name, kept in the user's cache."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+import click
+
+from exporter.catalogue.names import preset_name
+from quant.cache.place import default_directory
+from runtime.distribution import version
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def models_directory() -> Path:
+    """Returns where the files are."""
+    return default_directory() / "models"
+
+
+def exported(model: str, quant: str, chat_template: Path | None, quiet: bool) -> Path:
+    """Returns the `.pte` of a model; exports it first, in a process of its own, if it has not been.
+
+    Ends this process with the export's code if that fails.
+
+    Args:
+        model: a preset, a directory, a GGUF file or a hub id.
+        quiet: whether an export that succeeds prints nothing.
+    """
+    out = models_directory() / _file_name(model, quant, chat_template)
+    if out.is_file():
+        return out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if not quiet:
+        click.echo(f"Exporting {model} with {quant}, once, to {out}", err=True)
+    command = [sys.executable, "-m", "exporter", model, "--quant", quant, "--out", str(out)]
+    if chat_template is not None:
+        command += ["--chat-template", str(chat_template)]
+    with tempfile.TemporaryFile() as said:
+        code = _run(command, said if quiet else sys.stderr)
+        if code != 0:
+            said.seek(0)
+            sys.stderr.write(said.read().decode(errors="replace"))
+            sys.exit(code)
+    return out
+
+
+def _run(command: list[str], output: IO[bytes] | IO[str]) -> int:
+    """Runs a command, which ends itself on Ctrl-C; other signals are passed on to it."""
+    with _signals_for_the_child() as children:
+        child = subprocess.Popen(command, stdout=output, stderr=output)
+        children.append(child)
+        return child.wait()
+
+
+@contextmanager
+def _signals_for_the_child() -> "Iterator[list[subprocess.Popen[bytes]]]":
+    children: list[subprocess.Popen[bytes]] = []
+
+    def come(number: int, frame: FrameType | None) -> None:
+        for child in children:
+            if number != signal.SIGINT:  # which a terminal sends to both
+                child.send_signal(number)
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, come)
+    try:
+        yield children
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _file_name(model: str, quant: str, chat_template: Path | None) -> str:
+    """Names a file by all that it is made of: another version of any is another file."""
+    parts = [version(), quant, *_identity(model)]
+    if chat_template is not None:
+        parts.append(hashlib.sha256(chat_template.read_bytes()).hexdigest())
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(model).name).strip("-.") or "model"
+    return f"{name[:80]}-{quant}-{digest}.pte"
+
+
+def _identity(model: str) -> list[object]:
+    """Of a path, its files' names, sizes and times; of a preset or a hub id, its name."""
+    path = Path(os.path.expanduser(model))
+    if preset_name(model) is not None or not os.path.exists(path):
+        return [preset_name(model) or model]
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    facts = [(file, file.stat()) for file in files if file.is_file()]
+    times: list[object] = [[str(file), fact.st_size, fact.st_mtime_ns] for file, fact in facts]
+    return [str(path.resolve()), *times]

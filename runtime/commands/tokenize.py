@@ -1,0 +1,34 @@
+"""`python -m runtime tokenize`."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from exporter.command_line.filled import FilledPath
+from runtime.commands.results import build_if_missing, fail
+from runtime.errors import RunnerError
+
+
+@click.command(short_help="Print the tokens of a text.")
+@click.argument("model", type=FilledPath("name a .pte file"))
+@click.argument("text")
+@click.option("--ids", is_flag=True, help="Print only the ids, in one line.")
+@click.option("--no-bos", is_flag=True, help="Without the token that begins a text.")
+def tokenize(model: Path, text: str, ids: bool, no_bos: bool) -> None:
+    """Print the tokens of TEXT, or of standard input if it is -: a line with id and bytes each."""
+    from runtime.runner import Runner
+
+    build_if_missing("libthimble.so")
+    try:
+        given = sys.stdin.read() if text == "-" else text
+        with Runner(model) as runner:
+            tokens = runner.encode(given) if no_bos else runner.encode_prompt(given)
+            if ids:
+                click.echo(" ".join(map(str, tokens)))
+                return
+            for token in tokens:
+                shown = runner.token_text(token).decode(errors="backslashreplace")
+                click.echo(f"{token}\t{shown!r}")
+    except RunnerError as error:
+        fail(error, 2)

@@ -1,0 +1,113 @@
+"""Sampling as a model's authors set it: in the file, in its runners, and what overrides it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chats import TEMPLATE
+from support.exported import Quiet
+
+from exporter.checkpoint.sampling import read_sampling
+from exporter.errors import ExportError
+from exporter.file.pte import read_report
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
+from quant.scheme import Scheme
+from runtime import Chat, Engine, Runner
+
+ROOT = Path(__file__).resolve().parents[2]
+GIVEN = {"do_sample": True, "temperature": 1.5, "top_k": 20, "top_p": 0.8, "min_p": 0.0}
+STORED = {"temperature": 1.5, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.1}
+TOLD = "sampling as the model's authors set it: "
+
+
+@pytest.fixture(scope="module")
+def sampled_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with settings of sampling, and a chat template."""
+    directory = tmp_path_factory.mktemp("sampled")
+    model = shutil.copytree(shared_data / "stories260K", directory / "model")
+    settings = {**GIVEN, "repetition_penalty": 1.1, "eos_token_id": 2}
+    (model / "generation_config.json").write_text(json.dumps(settings))
+    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    options = ExportOptions(model=str(model), out=directory / "m.pte", scheme=Scheme("none"))
+    return export_model(options, Quiet()).out
+
+
+def run(command: list[Any]) -> tuple[str, str]:
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({**GIVEN, "repetition_penalty": 1.1}, STORED),
+        ({"do_sample": True}, {"temperature": 1.0}),
+        ({"do_sample": True, "temperature": None, "top_p": 1.0}, {"temperature": 1.0}),
+        ({"do_sample": False, "temperature": 0.7}, {}),
+        ({"temperature": 0.7}, {}),
+        (None, {}),
+    ],
+)
+def test_what_is_read(
+    tmp_path: Path, fields: dict[str, Any] | None, expected: dict[str, float]
+) -> None:
+    if fields is not None:
+        (tmp_path / "generation_config.json").write_text(json.dumps(fields))
+    assert read_sampling(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "range"),
+    [("top_p", 1.5, "0 to 1"), ("temperature", "hot", "0 to 100"), ("min_p", True, "0 to 1")],
+)
+def test_what_is_refused(tmp_path: Path, name: str, value: Any, range: str) -> None:
+    path = tmp_path / "generation_config.json"
+    path.write_text(json.dumps({"do_sample": True, name: value}))
+    with pytest.raises(ExportError) as error:
+        read_sampling(tmp_path)
+    assert str(error.value) == (
+        f"{path}: {name} is {value!r}, but must be a number from {range}; correct it, or set "
+        "do_sample to false."
+    )
+
+
+def test_the_file_has_it_and_the_runner_uses_it(cpp_build: Path, sampled_pte: Path) -> None:
+    assert read_report(sampled_pte)["model"]["sampling"] == STORED
+    runner = [cpp_build / "runner", sampled_pte, "-p", "Once", "-n", 24, "--seed", 5]
+    by_file, told = run(runner)
+    shown = "temperature 1.5, top_k 20, top_p 0.8, repetition_penalty 1.1"
+    assert f"runner: {TOLD}{shown}\n" in told
+    options = [part for name, value in STORED.items() for part in _option(name, value)]
+    assert run([*runner, *options, "--quiet"]) == (by_file, "")
+    neutral = ["--temperature", 0, "--repetition-penalty", 1]
+    greedy, told = run([*runner, *neutral])
+    assert greedy != by_file and f"{TOLD}top_k 20, top_p 0.8\n" in told
+    module = [sys.executable, "-m", "runtime", "generate", *runner[1:]]
+    assert run(module)[0] == by_file + "\n"
+    with Runner(sampled_pte) as model:
+        assert model.sampling == STORED
+        assert "".join(model.generate("Once", 24, seed=5)) == by_file
+        assert "".join(model.generate("Once", 24, temperature=0, repetition_penalty=1)) == greedy
+        fork = model.fork()
+        said = "".join(Chat(model).say("Hi", 12, seed=5))
+        assert fork.sampling == STORED
+        assert "".join(Chat(fork).say("Hi", 12, seed=5, **STORED)) == said
+        fork.close()
+        with Engine(model) as engine:
+            assert "".join(engine.submit("Once", 24, seed=5)) == by_file
+
+
+def _option(name: str, value: float) -> list[str]:
+    return ["--" + name.replace("_", "-"), str(value)]
+
+
+def test_a_file_without_it_is_greedy(cpp_build: Path, stories_pte: Path) -> None:
+    with Runner(stories_pte) as model:
+        assert model.sampling == {}
+    assert TOLD not in run([cpp_build / "runner", stories_pte, "-p", "Once", "-n", 4])[1]

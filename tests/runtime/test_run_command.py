@@ -1,0 +1,104 @@
+"""`thimble-run`: a model's name, directory or file, and its answer."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATE = "{% for message in messages %}<{{ message.content }}>{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def run(cache: Path, *arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "runtime", "run", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "THIMBLE_CACHE": str(cache), "OMP_NUM_THREADS": "1"},
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_a_checkpoint_is_exported_once(
+    cpp_build: Path, one_layer_checkpoint: Path, cache: Path, tmp_path: Path
+) -> None:
+    model = (one_layer_checkpoint, "--quant", "none", "-n", "5")
+    first = run(cache, *model, "-p", "Once")
+    assert first.returncode == 0 and first.stdout, first.stderr
+    (file,) = (cache / "models").glob("*.pte")
+    assert first.stderr.startswith(f"Exporting {one_layer_checkpoint} with none, once, to {file}\n")
+    assert f"wrote {file}" in first.stderr and first.stderr.count("runner: 2 prompt + 5 ") == 1
+    text = tmp_path / "prompt.txt"
+    text.write_text("Once\n")
+    for prompt, given in (("-p", "-"), ("-f", "-"), ("-f", text)):
+        again = run(cache, *model, "--quiet", prompt, given, given="Once\n")
+        assert (again.returncode, again.stdout, again.stderr) == (0, first.stdout, "")
+    without = run(cache, *model)
+    assert (without.returncode, without.stdout) == (2, "")
+    assert f"{one_layer_checkpoint} has no chat template and only continues" in without.stderr
+    listed = run(cache, "--list-models").stdout
+    assert f"exported: {file} (" in listed and "meta-llama/Llama-3.2-1B" in listed
+    os.utime(one_layer_checkpoint / "config.json", ns=(1, 1))  # another version of the model
+    template = tmp_path / "template.jinja"
+    template.write_text(TEMPLATE)
+    chat = run(cache, *model, "--quiet", "--chat-template", template, "-p", "Hi")
+    assert chat.returncode == 0 and chat.stdout != first.stdout and chat.stderr == ""
+    plain = run(cache, *model, "--quiet", "--chat-template", template, "--complete", "-p", "Once")
+    assert plain.stdout == first.stdout
+    assert len(list((cache / "models").glob("*.pte"))) == 2
+
+
+def test_a_file_with_a_template_chats(cpp_build: Path, chat_pte: Path, cache: Path) -> None:
+    options = ("-n", "6", "--temperature", "0")
+    message = run(cache, chat_pte, *options, "--quiet", "-p", "Hello")
+    assert message.returncode == 0 and message.stderr == ""
+    lines = run(cache, chat_pte, *options, given="Hello\n")
+    assert lines.returncode == 0 and lines.stdout == message.stdout
+    text = run(cache, chat_pte, *options, "--quiet", "--complete", "-p", "Hello")
+    assert text.stdout != message.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "Error: Name a model first"),
+        (["-n", "5"], "Error: Name a model first, such as llama3; see --list-models."),
+        (["x.pte", "-p", "a", "-f", "b"], "Error: -p and -f are two prompts; use only one."),
+        (["x.pte", "--quant", "rtn4"], "Error: --quant has no effect on a .pte; leave it out."),
+        (["x.pte"], "runtime: x.pte does not exist: give a .pte file"),
+        (["llama3", "--quant", "rtn3", "--quiet"], "Error: scheme 'rtn3' is not supported"),
+        (["nosuch", "--quiet"], "Error: There is no model 'nosuch'"),
+        (["llama3", "--chat-template", "no.j"], "runtime: no.j does not exist"),
+    ],
+)
+def test_what_is_refused(cache: Path, arguments: list[str], sentence: str) -> None:
+    result = run(cache, *arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(sentence) and result.stderr.count("\n") == 1
+
+
+def test_tokens_of_a_text(cpp_build: Path, stories_pte: Path) -> None:
+    command = [sys.executable, "-m", "runtime", "tokenize", str(stories_pte)]
+
+    def tokens(*arguments: str, given: str = "") -> str:
+        told = subprocess.run(
+            [*command, *arguments], cwd=ROOT, input=given, capture_output=True, text=True
+        )
+        assert (told.returncode, told.stderr) == (0, "")
+        return told.stdout
+
+    ids = tokens("Once upon", "--ids").split()
+    lines = [line.split("\t") for line in tokens("Once upon").splitlines()]
+    assert [line[0] for line in lines] == ids == tokens("-", "--ids", given="Once upon").split()
+    assert "".join(ast.literal_eval(line[1]) for line in lines[1:]) == " Once upon"
+    assert tokens("Once upon", "--ids", "--no-bos").split() == ids[1:]
