@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 # The inputs of `forward` to its output: of a decoder, tokens (1, seq_len) and input_pos (1,) to
 # (1, vocab_size).
 Step = Callable[..., Tensor]
-ModuleRun = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # a module's inputs -> its outputs
+# (inputs, method="forward"), of a module's program -> the method's outputs.
+ModuleRun = Callable[..., Sequence[Tensor]]
 
 
 class Delegate(Protocol):
