@@ -7,6 +7,10 @@ Every delegate has `lower`, `load` and `LIMITS`. To share a program with others,
     file_layout() -> ExecutorchBackendConfig                    if it needs its own file layout
     add_source_map(graph_module)                                if lowering does not add it
 
+to write a language model with several methods:
+
+    lower_methods(programs, constant_methods, named_data, with_etrecord) -> Lowered
+
 and, for `--explain`:
 
     why_unfused(program) -> list[Unfused]                       of a program in the edge dialect

@@ -26,6 +26,20 @@ def open_program(path: Path) -> Callable[..., Tensor]:
     return step
 
 
+def open_parts(path: Path, embedding: str, decoder: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """Opens a decoder in two methods as one step: tokens and input_pos to logits, as by
+    open_program(). What `load` of its delegate registers must be registered."""
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch
+
+    module = _load_for_executorch(str(path))
+
+    def step(tokens: Tensor, input_pos: Tensor) -> Tensor:
+        (rows,) = module.run_method(embedding, (tokens,))
+        return module.run_method(decoder, (rows.clone(), input_pos))[0]
+
+    return step
+
+
 def open_module(path: Path) -> Callable[..., Sequence[Tensor]]:
     """Opens any program: from the inputs of a method, `forward` unless another is named, to its
     outputs, which are copies. Loading a method sets the buffers that methods share, so all are

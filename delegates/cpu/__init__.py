@@ -1,6 +1,6 @@
 """Our own CPU delegate: one call runs the complete decoder, with the weights used in place."""
 
-from delegates.cpu.lower import LIBRARY, load, lower, take, take_rest
+from delegates.cpu.lower import LIBRARY, load, lower, lower_methods, take, take_rest
 from delegates.features import Feature
 from delegates.limits import Limits, nothing_missing
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
@@ -25,4 +25,13 @@ LIMITS = Limits(
     rotates=True,
 )
 
-__all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]
+__all__ = [
+    "LIMITS",
+    "file_layout",
+    "load",
+    "lower",
+    "lower_methods",
+    "take",
+    "take_rest",
+    "why_unfused",
+]

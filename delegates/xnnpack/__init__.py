@@ -1,6 +1,6 @@
 """XNNPACK, through ExecuTorch's own partitioner, as a stock ExecuTorch LLM runtime runs it."""
 
-from delegates.xnnpack.lower import LIMITS, load, lower, take, take_rest
+from delegates.xnnpack.lower import LIMITS, load, lower, lower_methods, take, take_rest
 from delegates.xnnpack.module import load_module, module_part
 from delegates.xnnpack.source_map import add_source_map
 
@@ -10,6 +10,7 @@ __all__ = [
     "load",
     "load_module",
     "lower",
+    "lower_methods",
     "module_part",
     "take",
     "take_rest",

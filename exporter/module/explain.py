@@ -1,8 +1,7 @@
 """Explains what an export does with each line of a module, without writing a file."""
 
-from typing import Any
-
 from delegates import get_delegates
+from delegates.methods import recorded_program
 from delegates.module import check_takes_modules, lower_module
 from exporter.capture.decompositions import decompositions, operators_by_line
 from exporter.capture.shapes import explain_shapes, noting_conditions
@@ -37,10 +36,9 @@ def explain_module(
     captured = {name: operators_by_line(program.graph) for name, program in programs.items()}
     listener.stage("lower")
     lowered = lower_module(delegates, programs, {}, with_etrecord=True)
-    record: Any = lowered.etrecord
     explained = {}
     for name, method in methods.items():
-        graph = record.edge_dialect_program[name].graph
+        graph = recorded_program(lowered.etrecord, name).graph
         explanation = Explanation(
             scheme="none",
             rotation="none",
