@@ -57,7 +57,8 @@ def lower_methods(
     several methods are not released, because each packs them.
     """
     releasing = len(programs) == 1 and not with_etrecord
-    edges, reports = {}, {}
+    edges: dict[str, EdgeProgramManager] = {}
+    reports = {}
     for method, program in programs.items():
         with lowering(method):
             constants = {} if edges else constant_methods

@@ -79,7 +79,8 @@ def lower_methods(
     Weights of the same bytes are stored once; each method has its own caches. Weights of several
     methods are not released.
     """
-    edges, reports = {}, {}
+    edges: dict[str, EdgeProgramManager] = {}
+    reports = {}
     for method, program in programs.items():
         with lowering(method):
             taken = take(program, {} if edges else constant_methods, with_etrecord)

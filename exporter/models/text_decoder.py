@@ -23,7 +23,7 @@ class _Part(CausalLM):
 
 
 class TokenEmbedding(_Part):
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor) -> Tensor:  # type: ignore[override]  # it has no position
         """Maps token ids int64 (1, seq_len) to hidden states (1, seq_len, hidden_size)."""
         return self.embed(tokens)
 
