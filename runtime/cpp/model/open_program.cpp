@@ -16,6 +16,8 @@ using executorch::runtime::EValue;
 using executorch::runtime::MethodMeta;
 using executorch::runtime::Program;
 
+constexpr const char* kXnnpack = "XnnpackBackend";
+
 Result<std::shared_ptr<OpenProgram>> OpenProgram::open(const PteFile& file,
                                                        const LoadOptions& options) {
   std::shared_ptr<OpenProgram> program(new OpenProgram(file, options));
@@ -44,6 +46,7 @@ Status OpenProgram::open() {
     const auto known = name.ok() ? meta(*name) : std::nullopt;
     if (!known) return Status::error(file_.path() + " is damaged: export it again");
     has_own_ = has_own_ || own_backend(*known) != nullptr;
+    if (known->uses_backend(kXnnpack)) ++xnnpack_methods_;
     // ExecuTorch plans what a method keeps to itself in one buffer, what methods share in a second.
     if (known->num_memory_planned_buffers() > 1) sharing_.emplace_back(*name);
   }
@@ -112,8 +115,12 @@ Status OpenProgram::load_alone(const std::string& method) {
   if (!status.ok()) return status;
 
   const char* own = own_backend(*known);
-  executorch::runtime::BackendOptions<1> session_option;
+  executorch::runtime::BackendOptions<1> session_option, weights_option;
   executorch::runtime::LoadBackendOptionsMap backend_options;
+  if (xnnpack_methods_ > 1) {
+    (void)weights_option.set_option("weight_cache_enabled", true);
+    (void)backend_options.set_options(kXnnpack, weights_option.view());
+  }
   if (own != nullptr) {
     (void)session_option.set_option(THIMBLE_SESSION_OPTION, session_->id());
     (void)backend_options.set_options(own, session_option.view());

@@ -74,6 +74,7 @@ class OpenProgram {
   std::unique_ptr<executorch::extension::Module> module_;
   std::vector<std::string> sharing_;  ///< methods with shared buffers
   bool has_own_ = false;              ///< whether a method runs on our delegates
+  int xnnpack_methods_ = 0;           ///< where several do, XNNPACK packs a weight once for all
   std::vector<executorch::runtime::FreeableBuffer> blobs_;
   int32_t threads_ = 0;
 };
