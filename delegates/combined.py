@@ -18,6 +18,7 @@ from torch.export import ExportedProgram
 from delegates.contract import Delegate, Taken
 from delegates.errors import DelegateError
 from delegates.limits import Limits, combined_limits
+from delegates.methods import FORWARD
 from delegates.passes.stock_operators import restore_mutations
 from delegates.passes.weights import copy_graph
 from delegates.report import (
@@ -85,7 +86,7 @@ class Preference:
             parts.append(DelegateShare(name, report.calls, report.delegated))
             parts += [DelegateShare(other, refused=_NOTHING_LEFT) for other, _ in waiting]
             report = replace(report, delegate=self._name, parts=tuple(parts))
-            return replace(lowered, report=report)
+            return replace(lowered, reports={FORWARD: report})
         refusals = " ".join(f"{part.delegate}: {part.refused}" for part in parts)
         raise DelegateError(f"None of {self._name} takes the program. {refusals}")
 

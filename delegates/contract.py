@@ -7,6 +7,10 @@ Every delegate has `lower`, `load` and `LIMITS`. To share a program with others,
     file_layout() -> ExecutorchBackendConfig                    if it needs its own file layout
     add_source_map(graph_module)                                if lowering does not add it
 
+to write a language model with several methods:
+
+    lower_methods(programs, constant_methods, named_data, with_etrecord) -> Lowered
+
 and, for `--explain`:
 
     why_unfused(program) -> list[Unfused]                       of a program in the edge dialect
@@ -37,7 +41,8 @@ if TYPE_CHECKING:
 # The inputs of `forward` to its output: of a decoder, tokens (1, seq_len) and input_pos (1,) to
 # (1, vocab_size).
 Step = Callable[..., Tensor]
-ModuleRun = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # a module's inputs -> its outputs
+# (inputs, method="forward"), of a module's program -> the method's outputs.
+ModuleRun = Callable[..., Sequence[Tensor]]
 
 
 class Delegate(Protocol):

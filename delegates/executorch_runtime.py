@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
+
+from delegates.methods import FORWARD
 
 
 def open_program(path: Path) -> Callable[..., Tensor]:
@@ -23,13 +26,32 @@ def open_program(path: Path) -> Callable[..., Tensor]:
     return step
 
 
-def open_module(path: Path) -> Callable[[Sequence[Tensor]], Sequence[Tensor]]:
-    """Opens the `forward` of any program: from its inputs to its outputs, which are copies."""
+def open_parts(path: Path, embedding: str, decoder: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """Opens a decoder in two methods as one step: tokens and input_pos to logits, as by
+    open_program(). What `load` of its delegate registers must be registered."""
     from executorch.extension.pybindings.portable_lib import _load_for_executorch
 
     module = _load_for_executorch(str(path))
 
-    def run(inputs: Sequence[Tensor]) -> list[Tensor]:
-        return [output.clone() for output in module.run_method("forward", tuple(inputs))]
+    def step(tokens: Tensor, input_pos: Tensor) -> Tensor:
+        (rows,) = module.run_method(embedding, (tokens,))
+        return module.run_method(decoder, (rows.clone(), input_pos))[0]
+
+    return step
+
+
+def open_module(path: Path) -> Callable[..., Sequence[Tensor]]:
+    """Opens any program: from the inputs of a method, `forward` unless another is named, to its
+    outputs, which are copies. Loading a method sets the buffers that methods share, so all are
+    loaded first."""
+    from executorch.runtime import Runtime
+
+    program = Runtime.get().load_program(path)
+    methods: dict[str, Any] = {
+        name: program.load_method(name) for name in sorted(program.method_names)
+    }
+
+    def run(inputs: Sequence[Tensor], method: str = FORWARD) -> list[Tensor]:
+        return [output.clone() for output in methods[method].execute(tuple(inputs))]
 
     return run

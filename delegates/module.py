@@ -1,4 +1,4 @@
-"""Lowers any captured module: each delegate takes what it supports, in order of preference, and
+"""Lowers any captured modules: each delegate takes what it supports, in order of preference, and
 ExecuTorch's kernels compute the rest.
 
 A delegate that takes modules has `module_part(program)`, of which contract.py tells.
@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 
 from delegates.contract import Delegate, ModulePart
 from delegates.errors import DelegateError
+from delegates.methods import join, lowering
 from delegates.passes.exact import compute_exactly
 from delegates.passes.graph import drop_checks
 from delegates.passes.in_place import passes_in_place
@@ -27,6 +28,7 @@ from delegates.report import (
     operators_inside,
     share_of,
 )
+from delegates.shared_buffers import share_buffers
 from delegates.source_lines import UNKNOWN, line_of_trace, source_line
 from delegates.to_executorch import Lowered, finish
 
@@ -51,15 +53,16 @@ def check_takes_modules(delegates: Mapping[str, Delegate]) -> None:
 
 def lower_module(
     delegates: Mapping[str, Delegate],
-    program: ExportedProgram,
+    programs: Mapping[str, ExportedProgram],
     named_data: Mapping[str, bytes],
     with_etrecord: bool,
 ) -> Lowered:
-    """Lowers a captured module.
+    """Lowers captured modules, each to a method of one program. Weights of the same numbers are
+    stored once.
 
     Args:
         delegates: by name, in order of preference.
-        program: the captured module; it is not changed.
+        programs: the captured modules by their methods' names; they are not changed.
         named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
 
@@ -67,19 +70,31 @@ def lower_module(
         DelegateError: an operator is left that no kernel computes; the sentence has its line.
     """
     check_takes_modules(delegates)
-    takers: Mapping[str, Any] = delegates
+    edges, reports = {}, {}
+    for method, program in share_buffers(programs).items():
+        with lowering(method):
+            edges[method], reports[method] = _lower(delegates, method, program, with_etrecord)
+    edge = join(edges)
+    return finish(edge, reports, named_data, with_etrecord, _keeping_first_values(edge))
+
+
+def _lower(
+    delegates: Mapping[str, Any], method: str, program: ExportedProgram, with_etrecord: bool
+) -> "tuple[EdgeProgramManager, DelegationReport]":
+    """Lowers one method."""
     with ExitStack() as stack:
         parts = {
             name: stack.enter_context(delegate.module_part(program))
-            for name, delegate in takers.items()
+            for name, delegate in delegates.items()
         }
         try:
-            edge = _partitioned(program, parts, with_etrecord)
+            edge = _partitioned(method, program, parts, with_etrecord)
         except DelegateError:
             raise
         except Exception as error:  # of its passes, whatever went wrong
             raise _refusal(",".join(parts), error) from error
-    graph_module = edge.exported_program().graph_module
+    lowered = edge.exported_program(method)
+    graph_module = lowered.graph_module
     reasons: dict[str, list[str]] = {}
     for name, part in parts.items():
         for node, reason in part.reasons.items():
@@ -89,13 +104,12 @@ def lower_module(
     )
     if len(parts) > 1:
         report = _with_shares(report, graph_module, parts)
-    _check_convolutions(edge.exported_program())
-    for delegate in takers.values():
+    _check_convolutions(lowered)
+    for delegate in delegates.values():
         if with_etrecord and hasattr(delegate, "add_source_map"):
             delegate.add_source_map(graph_module)
-    _restore_ranges(edge.exported_program(), program.range_constraints)
-    config = _keeping_first_values(edge.exported_program())
-    return finish(edge, report, named_data, with_etrecord, config)
+    _restore_ranges(lowered, program.range_constraints)
+    return edge, report
 
 
 def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: Path) -> Any:
@@ -111,7 +125,7 @@ def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: P
 
 
 def _partitioned(
-    program: ExportedProgram, parts: Mapping[str, ModulePart], with_etrecord: bool
+    method: str, program: ExportedProgram, parts: Mapping[str, ModulePart], with_etrecord: bool
 ) -> "EdgeProgramManager":
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
@@ -122,7 +136,7 @@ def _partitioned(
     transforms = [one for part in parts.values() for one in part.transforms]
     with passes_in_place():
         return to_edge_transform_and_lower(
-            exact,
+            {method: exact},
             transform_passes=transforms or None,
             partitioner=[part.partitioner for part in parts.values()],
             compile_config=EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True),
@@ -187,15 +201,21 @@ def _restore_ranges(program: ExportedProgram, ranges: Mapping[Any, Any]) -> None
             mode.shape_env.var_to_range[symbol] = ranges[symbol]
 
 
-def _keeping_first_values(program: ExportedProgram) -> "ExecutorchBackendConfig | None":
+def _keeping_first_values(edge: "EdgeProgramManager") -> "ExecutorchBackendConfig | None":
     """Returns the layout that stores the first value of each buffer that a call changes: ExecuTorch
-    would begin with zeros."""
+    would begin with zeros. Several methods share such a buffer."""
     from executorch.exir import ExecutorchBackendConfig
+    from executorch.exir.passes import MemoryPlanningPass
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
-    signature = program.graph_signature
-    changed = set(signature.buffers_to_mutate.values())
-    names = [name for name, buffer in signature.inputs_to_buffers.items() if buffer in changed]
+    names: set[str] = set()
+    for method in edge.methods:
+        signature = edge.exported_program(method).graph_signature
+        changed = set(signature.buffers_to_mutate.values())
+        names |= {name for name, one in signature.inputs_to_buffers.items() if one in changed}
     if not names:
         return None
-    return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass(names)])
+    planning = MemoryPlanningPass(share_mutable_buffers=len(edge.methods) > 1)
+    return ExecutorchBackendConfig(
+        passes=[InitializedMutableBufferPass(sorted(names))], memory_planning_pass=planning
+    )

@@ -1,10 +1,12 @@
 """The last step of every delegate's lowering: from the edge program to the one to write."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delegates.errors import DelegateError
+from delegates.methods import FORWARD
 from delegates.passes.source_map import keep_view_handles, keep_write_handles
 from delegates.passes.traced_calls import calls_not_traced
 from delegates.report import DelegationReport
@@ -26,18 +28,24 @@ class Lowered:
 
     Attributes:
         program: writes the `.pte`.
-        report: where the nodes went.
+        reports: where the nodes of each method went.
         etrecord: ExecuTorch's record for its Inspector, if requested.
     """
 
     program: "ExecutorchProgramManager"
-    report: DelegationReport
+    reports: Mapping[str, DelegationReport]
     etrecord: Any | None
+
+    @property
+    def report(self) -> DelegationReport:
+        """Where the nodes of the only method went."""
+        (report,) = self.reports.values()
+        return report
 
 
 def finish(
     edge: "EdgeProgramManager",
-    report: DelegationReport,
+    report: DelegationReport | Mapping[str, DelegationReport],
     named_data: Mapping[str, bytes],
     with_etrecord: bool,
     config: "ExecutorchBackendConfig | None" = None,
@@ -46,7 +54,7 @@ def finish(
 
     Args:
         edge: the program; its contents are taken over.
-        report: where its nodes went.
+        report: where the nodes of `forward` went; of other methods, by name.
         named_data: additional blobs for the file.
         with_etrecord: keep the record that ExecuTorch's Inspector needs.
         config: ExecuTorch's file layout; None: its default.
@@ -56,16 +64,22 @@ def finish(
     """
     for key, data in named_data.items():
         edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
-    with calls_not_traced(edge.exported_program().graph_module):
+    reports = {FORWARD: report} if isinstance(report, DelegationReport) else report
+    with ExitStack() as stack:
+        for method in reports:
+            graph_module = edge.exported_program(method).graph_module
+            stack.enter_context(calls_not_traced(graph_module))
         finished = edge.to_executorch(config)
     if with_etrecord:
         keep_view_handles(finished)
         keep_write_handles(finished)
-    _check_kernels(finished, report)
-    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+    _check_kernels(finished, reports.values())
+    return Lowered(finished, reports, finished.get_etrecord() if with_etrecord else None)
 
 
-def _check_kernels(program: "ExecutorchProgramManager", report: DelegationReport) -> None:
+def _check_kernels(
+    program: "ExecutorchProgramManager", reports: Iterable[DelegationReport]
+) -> None:
     """Checks a finished program against the kernels of a stock ExecuTorch LLM runtime.
 
     Raises:
@@ -84,7 +98,8 @@ def _check_kernels(program: "ExecutorchProgramManager", report: DelegationReport
 
     for operator in sorted(operators - set(_get_operator_names())):
         name = operator.partition(".")[0].removeprefix("aten::")
-        line = next((left.line for left in report.lines if left.operator == name), UNKNOWN)
+        left = [one for report in reports for one in report.lines]
+        line = next((one.line for one in left if one.operator == name), UNKNOWN)
         raise DelegateError(
             f"No delegate takes {name} ({line}), and ExecuTorch has no kernel for it; "
             "leave it out of the model, or export with another --delegate."

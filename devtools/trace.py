@@ -99,9 +99,9 @@ def _call(call: Call, origin: int) -> Iterator[TraceEvent]:
 
 
 def call_name(call: Call) -> str:
-    """Such as `decode` or `prefill of 128`."""
+    """Such as `decode`, `prefill of 128`, or `run encode` of the method encode."""
     if call.phase is Phase.DECODE or call.seq_len is None:
-        return call.phase.value
+        return call.group
     return f"{call.phase.value} of {call.seq_len}"
 
 

@@ -37,6 +37,8 @@ class ExportOptions:
         max_seq_len: the most tokens in one call; None: max_context_len.
         delegate: a name in delegates.DELEGATES, or several in order of preference, as in
             "coreml,cpu".
+        parts: whether the file also has the methods `token_embedding` and `text_decoder`, which
+            stock ExecuTorch's MultimodalRunner calls.
         etrecord: file for the graphs that the profiler reads.
         cache: the directory for quantized layers, which are reused; None: no cache.
         max_memory: the most bytes of memory; None: no limit.
@@ -60,6 +62,7 @@ class ExportOptions:
     max_context_len: int | None = None
     max_seq_len: int | None = None
     delegate: str = DEFAULT_DELEGATE
+    parts: bool = False
     etrecord: Path | None = None
     cache: Path | None = None
     max_memory: int | None = None

@@ -1,14 +1,17 @@
 """From a checkpoint to a `.pte`: the complete export, in order."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from delegates import check_delegate, get_delegate, load_program
+from delegates.methods import FORWARD, check_takes_methods
 from delegates.spill import spilling_to
+from exporter.capture.part_signatures import part_signatures
 from exporter.file.agreement import (
     Agreement,
     Reference,
@@ -19,10 +22,13 @@ from exporter.file.agreement import (
 from exporter.file.pte import REPORT, encode_report
 from exporter.file.replacing import check_outputs, replacing
 from exporter.file.report import NOT_RUN, Report, constant_methods, describe
+from exporter.file.shared_weights import share_weights
 from exporter.file.writing import seal_files, write_program
 from exporter.listener import SILENT, Listener
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
+from exporter.models.text_decoder import TEXT_DECODER, TOKEN_EMBEDDING
+from exporter.module.signature_blob import SIGNATURE, signature_blob
 from exporter.options import ExportOptions
 from exporter.plan.cache_type import as_cached
 from exporter.plan.plan import Plan, empty_model
@@ -58,6 +64,8 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
     check_delegate(options.delegate)
+    if options.parts:
+        check_takes_methods(options.delegate, get_delegate(options.delegate))
     check_outputs(options.out, options.etrecord, options.inputs)
     with (
         replacing(options.out) as temporary,
@@ -67,18 +75,20 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         plan = plan_export(options, listener)
         model, quantization = load_quantized(plan, listener)
         listener.stage("capture")
-        program, reference = _captured(plan, model)
-        del model  # the program now holds the weights, and lowering releases them
+        programs, reference = _captured(plan, model)
+        del model  # the programs now hold the weights, and lowering releases them
         report = describe(plan, quantization)
         listener.stage("lower")
-        lowered = _lowered(plan, program, report, etrecord is not None)
+        lowered = _lowered(plan, programs, report, etrecord is not None)
         listener.stage("write")
         write_program(lowered, report, temporary, etrecord)
-        delegation = lowered.report
-        del lowered, program  # the file is complete; the check needs the memory
+        delegation = lowered.reports[FORWARD]
+        del lowered, programs  # the file is complete; the check needs the memory
+        if options.parts:
+            share_weights(temporary)
         _release(plan)
         listener.stage("check")
-        agreement = check(delegation, temporary, reference)
+        agreement = check(delegation, temporary, reference, options.parts)
         report["delegation"] = delegation.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
         seal_files(report, temporary, etrecord)
@@ -112,25 +122,34 @@ def load_quantized(plan: Plan, listener: Listener) -> tuple[CausalLM, QuantRepor
     return model, report
 
 
-def _captured(plan: Plan, model: CausalLM) -> "tuple[ExportedProgram, Reference]":
-    """Returns the model's program, and what the model computes."""
-    from exporter.capture.program import capture
+def _captured(plan: Plan, model: CausalLM) -> "tuple[dict[str, ExportedProgram], Reference]":
+    """Returns the model's program, those of its parts if asked for, and what the model computes."""
+    from exporter.capture.program import capture, capture_parts
 
     return_freed_memory()
     quantized, release = plan.scheme.name != "none", plan.resources.spill.release
     reference = reference_logits(model, _sample(plan), plan.max_seq_len, quantized, release)
     attach(model, plan.checkpoint.adapters)
-    return capture(model, plan.max_context_len, plan.max_seq_len), reference
+    lengths = plan.max_context_len, plan.max_seq_len
+    if plan.options.parts:
+        return capture_parts(model, *lengths), reference
+    return {FORWARD: capture(model, *lengths)}, reference
 
 
 def _lowered(
-    plan: Plan, program: "ExportedProgram", report: Report, with_etrecord: bool
+    plan: Plan, programs: "Mapping[str, ExportedProgram]", report: Report, with_etrecord: bool
 ) -> "Lowered":
     blobs = {**plan.text.blobs, REPORT: encode_report(report)}
+    constants = constant_methods(plan)
     _release(plan)
     with spilling_to(plan.resources.spill.directory):
-        delegate = get_delegate(plan.options.delegate)
-        return delegate.lower(program, constant_methods(plan), blobs, with_etrecord)
+        delegate: Any = get_delegate(plan.options.delegate)
+        if not plan.options.parts:
+            lowered: Lowered = delegate.lower(programs[FORWARD], constants, blobs, with_etrecord)
+            return lowered
+        blobs[SIGNATURE] = signature_blob(part_signatures(plan.checkpoint.config, plan.max_seq_len))
+        lowered = delegate.lower_methods(programs, constants, blobs, with_etrecord)
+        return lowered
 
 
 def _release(plan: Plan) -> None:
@@ -147,8 +166,13 @@ def _sample(plan: Plan) -> Tensor:
     return torch.randint(vocab_size, (WINDOW,), generator=generator)[: plan.max_context_len]
 
 
-def check(delegation: "DelegationReport", path: Path, reference: Reference) -> Agreement | None:
+def check(
+    delegation: "DelegationReport", path: Path, reference: Reference, parts: bool = False
+) -> Agreement | None:
     """Compares the finished file with the eager model; None if this machine cannot run it.
+
+    Args:
+        parts: whether the file has the model in two parts as well, which are compared too.
 
     Raises:
         ExportError: they do not agree.
@@ -158,4 +182,8 @@ def check(delegation: "DelegationReport", path: Path, reference: Reference) -> A
         return None
     agreement = compare(reference, step)
     require_agreement(agreement)
+    if parts:
+        from delegates.executorch_runtime import open_parts
+
+        require_agreement(compare(reference, open_parts(path, TOKEN_EMBEDDING, TEXT_DECODER)))
     return agreement

@@ -38,10 +38,11 @@ class TensorSpec:
 
 
 class Program(FileHandle):
-    """A loaded program of tensors: `Program("module.pte")(array)`.
+    """A method of a loaded program of tensors: `Program("module.pte")(array)`. Of several methods
+    it is `forward`, or the first if there is none; method() returns the others.
 
-    Buffers that its calls change keep their values until reset(). One thread at a time runs it;
-    others wait.
+    Buffers that its calls change keep their values until reset(). One thread at a time runs a
+    file's methods; others wait.
 
     Args:
         path: the file.
@@ -54,7 +55,30 @@ class Program(FileHandle):
     _KIND, _NOUN, _AGAIN = "program", "a Program", "load the file again"
 
     def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
-        signature = json.loads(library().thimble_program_signature(self._load(path, threads)))
+        self._read(self._load(path, threads))
+
+    def method(self, name: str) -> "Program":
+        """Returns another method of the same file, which is loaded only once. Either may be closed
+        first.
+
+        Raises:
+            RunnerError: there is no such method, or this one is closed.
+        """
+        other = Program.__new__(Program)
+        with self._busy:
+            error = ctypes.create_string_buffer(ERROR_SIZE)
+            load = library().thimble_program_method
+            handle = load(self._open(), utf8_of("the name of a method", name), error, ERROR_SIZE)
+        if not handle:
+            raise RunnerError(text_of(error))
+        other._share(self, handle)
+        other._read(handle)
+        return other
+
+    def _read(self, handle: int) -> None:
+        signature = json.loads(library().thimble_program_signature(handle))
+        self.methods: tuple[str, ...] = tuple(json.loads(library().thimble_program_methods(handle)))
+        self.name: str = signature["name"]
         self.inputs: tuple[TensorSpec, ...] = tuple(map(_spec, signature["inputs"]))
         self.outputs: tuple[TensorSpec, ...] = tuple(map(_spec, signature["outputs"]))
         self.state: tuple[str, ...] = tuple(signature["state"])  # the buffers that calls change

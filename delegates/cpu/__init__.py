@@ -1,8 +1,17 @@
 """Our own CPU delegate: one call runs the complete decoder, with the weights used in place."""
 
-from delegates.cpu.lower import load, lower, take, take_rest
+from delegates.cpu.lower import load, lower, lower_methods, take, take_rest
 from delegates.limits_of.cpu import LIMITS
 from delegates.op_list.lower import file_layout
 from delegates.op_list.unfused import why_unfused
 
-__all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]
+__all__ = [
+    "LIMITS",
+    "file_layout",
+    "load",
+    "lower",
+    "lower_methods",
+    "take",
+    "take_rest",
+    "why_unfused",
+]

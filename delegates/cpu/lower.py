@@ -13,6 +13,7 @@ from delegates.contract import Taken
 from delegates.errors import DelegateError
 from delegates.executorch_runtime import open_program
 from delegates.limits_of.cpu import LIBRARY
+from delegates.methods import FORWARD, join, lowering
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import DelegationReport, delegation_report
 from delegates.to_executorch import Lowered, finish
@@ -30,7 +31,7 @@ def lower(
     """Lowers the captured program; a complete decoder becomes one delegate call.
 
     Args:
-        program: the captured program, whose weights are released.
+        program: the captured program, whose weights are released unless with_etrecord is set.
         constant_methods: values that a runtime reads by method name.
         named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
@@ -38,14 +39,36 @@ def lower(
     Raises:
         DelegateError: a weight cannot be packed, or a quantized operator is left over.
     """
-    edge = to_edge_program(program, constant_methods, with_etrecord)
-    if not with_etrecord:
-        program.state_dict.clear()
-    taken = _partition(edge, releasing=not with_etrecord)
-    edge = taken.edge
-    report = delegation_report("cpu", edge.exported_program().graph_module, taken.reasons)
-    _check_left(report)
-    return finish(edge, report, named_data, with_etrecord, file_layout())
+    programs = {FORWARD: program}
+    return lower_methods(programs, constant_methods, named_data, with_etrecord)
+
+
+def lower_methods(
+    programs: Mapping[str, ExportedProgram],
+    constant_methods: Mapping[str, object],
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers captured programs to the methods of one, as lower() does.
+
+    Weights are stored once, and methods of one session share caches of the same name. Weights of
+    several methods are not released, because each packs them.
+    """
+    releasing = len(programs) == 1 and not with_etrecord
+    edges: dict[str, EdgeProgramManager] = {}
+    reports = {}
+    for method, program in programs.items():
+        with lowering(method):
+            constants = {} if edges else constant_methods
+            edge = to_edge_program(program, constants, with_etrecord)
+            if releasing:
+                program.state_dict.clear()
+            taken = _partition(edge, releasing)
+        graph_module = taken.edge.exported_program(method).graph_module
+        edges[method] = taken.edge
+        reports[method] = delegation_report("cpu", graph_module, taken.reasons)
+        _check_left(reports[method])
+    return finish(join(edges), reports, named_data, with_etrecord, file_layout())
 
 
 def take(

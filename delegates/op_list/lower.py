@@ -8,6 +8,7 @@ import torch
 from torch.export import ExportedProgram
 
 from delegates.contract import Taken
+from delegates.methods import current_method, only_program
 from delegates.op_list.canonicalize import tidy
 from delegates.op_list.layout import PAGE_BYTES
 from delegates.passes.in_place import passes_in_place
@@ -25,7 +26,7 @@ def to_edge_program(
 
     with passes_in_place():
         return to_edge(
-            program,
+            {current_method(): program},
             constant_methods=dict(constant_methods),
             compile_config=EdgeCompileConfig(
                 preserve_ops=[torch.ops.aten.linear.default, torch.ops.aten.silu.default],
@@ -46,7 +47,7 @@ def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Tak
     from delegates.op_list.partition import OpListPartitioner
     from delegates.op_list.payload import releasing_weights
 
-    program = edge.exported_program()
+    program = only_program(edge)
     tidy(program)
     partitioner = OpListPartitioner(program.state_dict, backend.__name__)
     with weights_not_copied(backend), releasing_weights() if releasing else nullcontext():

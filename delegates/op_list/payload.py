@@ -17,6 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
 from delegates.errors import DelegateError
+from delegates.methods import own_key
 from delegates.op_list.graph import Constants, operator_name
 from delegates.op_list.layout import PAGE_BYTES, Format
 from delegates.op_list.low_rank import AdapterBlobs, LowRank, Pair
@@ -96,10 +97,12 @@ class DelegateCall:
         self.ops = OpList(ops, [values.rows(node) for node in outputs])
         merge(self.ops)
         self._slots, self._widths = assign_slots(self.ops, self._rows.values())
-        self._floats_key = f"cpu/floats {index}"
+        self._floats_key = own_key("cpu", f"floats {index}")
         self._floats = FloatBlob(self._constants)
         self._adapters = AdapterBlobs(self._constants, _adapters_of(self.ops))
-        self._adapter_keys = [f"cpu/adapter {index} {name}" for name in self._adapters.names]
+        self._adapter_keys = [
+            own_key("cpu", f"adapter {index} {name}") for name in self._adapters.names
+        ]
         self._store = NamedDataStore()
         self._debug_ids = DelegateMappingBuilder(generated_identifiers=True)
         self._caches: list[Cache] = []
@@ -217,7 +220,7 @@ class DelegateCall:
             packed_of[matrix] = spilled(data)
             del data
         for matrix, owner in owners.items():
-            key = f"cpu/{owner}"
+            key = own_key("cpu", owner)
             self._store.add_named_data(key, packed_of[matrix], PAGE_BYTES)
             self._weight_of[matrix] = len(self._weights)
             self._weights.append(

@@ -12,6 +12,7 @@ from delegates.contract import Taken
 from delegates.errors import DelegateError
 from delegates.executorch_runtime import open_program
 from delegates.limits_of.xnnpack import LIMITS
+from delegates.methods import FORWARD, current_method, join, lowering, only_program
 from delegates.needs import needs_of_program
 from delegates.passes.attention import refuse_caps_and_sinks
 from delegates.passes.graph import complete_values
@@ -23,7 +24,7 @@ from delegates.passes.stock_operators import (
     rewrite_embeddings,
 )
 from delegates.passes.weights import weights_not_copied
-from delegates.report import delegation_report
+from delegates.report import DelegationReport, delegation_report
 from delegates.to_executorch import Lowered, finish
 from delegates.xnnpack.gelu import rewrite_gelu
 from delegates.xnnpack.guards import check_quantized_linears
@@ -51,20 +52,45 @@ def lower(
     Raises:
         DelegateError: XNNPACK would compute a weight wrongly, or did not take a linear.
     """
-    taken = take(program, constant_methods, with_etrecord)
-    edge = taken.edge
-    report = delegation_report("xnnpack", edge.exported_program().graph_module, taken.reasons)
+    programs = {FORWARD: program}
+    return lower_methods(programs, constant_methods, named_data, with_etrecord)
+
+
+def lower_methods(
+    programs: Mapping[str, ExportedProgram],
+    constant_methods: Mapping[str, object],
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers captured programs to the methods of one, as lower() does.
+
+    Weights of the same bytes are stored once; each method has its own caches. Weights of several
+    methods are not released.
+    """
+    edges: dict[str, EdgeProgramManager] = {}
+    reports = {}
+    for method, program in programs.items():
+        with lowering(method):
+            taken = take(program, {} if edges else constant_methods, with_etrecord)
+        lowered = taken.edge.exported_program(method)
+        edges[method] = taken.edge
+        reports[method] = delegation_report("xnnpack", lowered.graph_module, taken.reasons)
+        _check_linears(reports[method])
+        if with_etrecord:
+            add_source_map(lowered.graph_module)
+        elif len(programs) == 1:
+            _release_weights(program, lowered)
+        restore_mutations(lowered)
+    return finish(join(edges), reports, named_data, with_etrecord)
+
+
+def _check_linears(report: DelegationReport) -> None:
+    """Raises DelegateError if a linear was left."""
     if report.linears_delegated < report.linears:
         raise DelegateError(
             f"XNNPACK took {report.linears_delegated} of {report.linears} linear layers; it must "
             "take all: use a scheme it accepts (--quant none, rtn4, gptq4 or rtn8)."
         )
-    if with_etrecord:
-        add_source_map(edge.exported_program().graph_module)
-    else:
-        _release_weights(program, edge.exported_program())
-    restore_mutations(edge.exported_program())
-    return finish(edge, report, named_data, with_etrecord)
 
 
 def take(
@@ -89,7 +115,7 @@ def take(
         complete_values(program)
     with passes_in_place():
         edge = to_edge(
-            program,
+            {current_method(): program},
             constant_methods=dict(constant_methods),
             compile_config=EdgeCompileConfig(
                 preserve_ops=[torch.ops.aten.linear.default],
@@ -112,7 +138,7 @@ def take_rest(edge: "EdgeProgramManager") -> Taken:
     from executorch.exir.backend.compile_spec_schema import CompileSpec
     from executorch.exir.backend.partitioner import DelegationSpec
 
-    check_quantized_linears(edge.exported_program())
+    check_quantized_linears(only_program(edge))
     partitioner = XnnpackPartitioner()
     # With this spec the backend runs the one clean-up pass that a decoder needs, not all
     # seventeen, each of which traces every partition again.

@@ -8,7 +8,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from devtools.commands.inspect_tables import HEADINGS
+from devtools.commands.inspect_tables import HEADINGS, is_of
 from devtools.commands.output import fail, wide_console
 from devtools.commands.requests import DiffRequest
 from devtools.errors import BadRequest, DevtoolsError
@@ -66,7 +66,7 @@ def _run_diff(request: DiffRequest) -> None:
     for note in difference.notes:
         console.print(note, markup=False)
     for phase in difference.phases:
-        if phase.phase in request.phases:
+        if is_of(phase.phase, request.phases):
             console.print()
             console.print(_phase_line(phase), markup=False)
             console.print(_table(phase, request.view, request.top))

@@ -8,7 +8,7 @@ from typing import Any
 
 from devtools.bench.server import Server
 from devtools.commands.bench import find_bench
-from devtools.commands.inspect_tables import show
+from devtools.commands.inspect_tables import is_of, show
 from devtools.commands.output import fail, wide_console
 from devtools.commands.requests import InspectRequest
 from devtools.errors import BadRequest, DevtoolsError
@@ -85,4 +85,4 @@ def _write_csv(report: dict[str, Any], view: View, phases: Sequence[Phase], path
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))  # the names are those of any phase
         writer.writeheader()
-        writer.writerows(row for row in rows if row["phase"] in phases)
+        writer.writerows(row for row in rows if is_of(row["phase"], phases))

@@ -47,25 +47,24 @@ def show(
     limits = report["limits"]
     if limits is not None:
         console.print(_limits_line(limits), markup=False)
-    if not any(phase in report["phases"] for phase in phases):
+    asked = {name: item for name, item in report["phases"].items() if is_of(name, phases)}
+    if not asked:
         console.print(_absent_line(report, phases), markup=False)
-    for phase in phases:
-        summary = report["phases"].get(str(phase))
-        if summary is not None:
-            console.print()
-            console.print(_phase_line(phase, summary), markup=False)
-            console.print(_table(summary, view, top, limits is not None))
-    rows = [
-        row
-        for phase in phases
-        if phase in report["phases"]
-        for row in _shown(report["phases"][phase]["by"][view], top)
-    ]
+    for name, summary in asked.items():
+        console.print()
+        console.print(_phase_line(name, summary), markup=False)
+        console.print(_table(summary, view, top, limits is not None))
+    rows = [row for summary in asked.values() for row in _shown(summary["by"][view], top)]
     notes = [_MEANING, _OVERHEAD] if rows else []
     notes += [_ALSO] if any(row["also"] for row in rows) else []
     notes += [_SHARING] if any(row["shared_with"] for row in rows) else []
     for note in ("", *notes) if notes else ():
         console.print(note, markup=False)
+
+
+def is_of(group: str, phases: Sequence[Phase]) -> bool:
+    """Whether calls of such a name, as "run encode", are of one of the phases."""
+    return group.partition(" ")[0] in phases
 
 
 def coverage_lines(report: dict[str, Any]) -> list[str]:
@@ -116,9 +115,9 @@ def _limits_line(limits: dict[str, Any]) -> str:
     return line
 
 
-def _phase_line(phase: Phase, summary: dict[str, Any]) -> str:
-    what = f"{phase}: {counted(summary['calls'], 'call')}"
-    if summary["tokens"] is not None and phase is Phase.PREFILL:
+def _phase_line(name: str, summary: dict[str, Any]) -> str:
+    what = f"{name}: {counted(summary['calls'], 'call')}"
+    if summary["tokens"] is not None and name == Phase.PREFILL:
         what += f" of {counted(summary['tokens'], 'token')}"
     wall = summary["wall_ns"]
     parts = {

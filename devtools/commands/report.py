@@ -31,6 +31,7 @@ from exporter.command_line.filled import FilledPath
     help="The model of the run: the page then also shows its memory, and why operators are not "
     "delegated.",
 )
+@click.option("--method", metavar="NAME", help="Show the calls of this method alone.")
 @limits_option
 @threads_option
 def report(
@@ -38,6 +39,7 @@ def report(
     etrecord: Path,
     out: Path,
     pte: Path | None,
+    method: str | None,
     limits: Path | None,
     threads: int | None,
 ) -> None:
@@ -48,6 +50,7 @@ def report(
     """
     from devtools.profile import load_profile
     from devtools.profile.limits import load_limits
+    from devtools.profile.load import of_method
     from devtools.report import write_report
     from devtools.report.program import read_program
 
@@ -56,7 +59,14 @@ def report(
         if out.suffix.lower() != ".html":
             raise BadRequest(f"{out} does not end in .html; name a .html file to write.")
         loaded = load_profile(profile, etrecord)
-        program = read_program(pte) if pte is not None else None
+        if pte is not None and method is None and len(loaded.methods) > 1:
+            raise BadRequest(
+                f"{profile} has calls of {' and '.join(loaded.methods)}, but --pte shows the "
+                "memory of one method; name it with --method."
+            )
+        if method is not None:
+            loaded = of_method(loaded, method)
+        program = read_program(pte, loaded.methods[0]) if pte is not None else None
         used = loaded.threads_or(threads)
         machine = load_limits(limits, used) if limits is not None else None
         size = write_report(loaded, out, program, machine)

@@ -76,11 +76,12 @@ class PhaseDifference:
     """The changes of a phase, the largest first.
 
     Attributes:
+        phase: its name, with that of a method (Call.group).
         calls: that were compared on each side: (A, B).
         whole: of the calls themselves.
     """
 
-    phase: Phase
+    phase: str
     calls: tuple[int, int]
     whole: Change
     changes: tuple[Change, ...]
@@ -110,13 +111,10 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
         a, b: the runs of either side, of one program each.
     """
     phases, notes = [], _conditions(a, b)
-    of_tensors = any(profile.calls_of(Phase.RUN) for profile in (*a, *b))
-    for phase in Phase:
-        runs_a = [profile.calls_of(phase) for profile in a]
-        runs_b = [profile.calls_of(phase) for profile in b]
-        if (phase is Phase.RUN) != of_tensors:
-            continue
-        if phase is Phase.PREFILL and _tokens(runs_a) != _tokens(runs_b):
+    for phase in _groups(a, b):
+        runs_a = [profile.groups.get(phase, ()) for profile in a]
+        runs_b = [profile.groups.get(phase, ()) for profile in b]
+        if phase == Phase.PREFILL and _tokens(runs_a) != _tokens(runs_b):
             notes.append(
                 f"prefill is not compared: {_said(runs_a)} in A, {_said(runs_b)} in B; record both "
                 "with the same prompt"
@@ -128,7 +126,7 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
             notes.append(_absent(phase, a, b))
             continue
         runs_a, runs_b = ([run[:length] for run in runs] for runs in (runs_a, runs_b))
-        if phase is Phase.DECODE and _usual(runs_a) != _usual(runs_b):
+        if phase == Phase.DECODE and _usual(runs_a) != _usual(runs_b):
             notes.append(
                 f"calls of decode differ in their tokens, {_usual(runs_a):g} in A and "
                 f"{_usual(runs_b):g} in B: the times are those of calls, not of tokens"
@@ -144,6 +142,13 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
             "--again-b"
         )
     return Difference(tuple(phases), tuple(notes))
+
+
+def _groups(a: Sequence[Profile], b: Sequence[Profile]) -> list[str]:
+    """The names of the calls to compare: those of a language model's phases, or of each method."""
+    held = dict.fromkeys(name for profile in (*a, *b) for name in profile.groups)
+    of_tensors = [name for name in held if name.startswith(Phase.RUN)]
+    return of_tensors or [str(phase) for phase in Phase if phase is not Phase.RUN]
 
 
 def _conditions(a: Sequence[Profile], b: Sequence[Profile]) -> list[str]:
@@ -164,14 +169,13 @@ def _usual(runs: Sequence[Sequence[Call]]) -> float:
     return median(call.seq_len or 1 for run in runs for call in run)
 
 
-def _absent(phase: Phase, a: Sequence[Profile], b: Sequence[Profile]) -> str:
+def _absent(phase: str, a: Sequence[Profile], b: Sequence[Profile]) -> str:
     """The sentence on runs that have no calls of a phase."""
-    others = [other for other in Phase if other not in (phase, Phase.RUN)]
     held = [
         f"{profile.etdump} holds only "
-        + " and ".join(f"{other} ({len(profile.calls_of(other))})" for other in others)
+        + " and ".join(f"{other} ({len(calls)})" for other, calls in profile.groups.items())
         for profile in (*a, *b)
-        if not profile.calls_of(phase)
+        if phase not in profile.groups
     ]
     return f"{phase} is not compared: {', '.join(dict.fromkeys(held))}"
 
@@ -186,7 +190,7 @@ def _said(runs: Sequence[Sequence[Call]]) -> str:
 
 
 def _compare_phase(
-    phase: Phase, runs_a: Sequence[Sequence[Call]], runs_b: Sequence[Sequence[Call]], view: View
+    phase: str, runs_a: Sequence[Sequence[Call]], runs_b: Sequence[Sequence[Call]], view: View
 ) -> PhaseDifference:
     tracks_a, tracks_b = _tracks(runs_a, view), _tracks(runs_b, view)
     changes = [_change(tracks_a.get(name), tracks_b.get(name)) for name in {**tracks_b, **tracks_a}]

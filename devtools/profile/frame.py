@@ -47,15 +47,16 @@ def inspector_frame(etdump: Path, etrecord: Path, include_units: bool = True) ->
 
 def events_frame(profile: Profile) -> "pandas.DataFrame":
     """One row for each event of each call, or for each share of an event that fuses several lines
-    or modules: phase, call, seq_len, name, op_kind, part, backend, file, line, function, text,
-    module, layer, start_ns (from the call's start), self_ns, is_share, bytes_moved, operations,
-    shape, debug_handles."""
+    or modules: phase, method, call, seq_len, name, op_kind, part, backend, file, line, function,
+    text, module, layer, start_ns (from the call's start), self_ns, is_share, bytes_moved,
+    operations, shape, debug_handles."""
     import pandas
 
     return pandas.DataFrame(
         [
             {
                 "phase": str(call.phase),
+                "method": call.method,
                 "call": call.index,
                 "seq_len": call.seq_len,
                 "name": event.name,

@@ -2,8 +2,8 @@
 
 import re
 import struct
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,17 +13,18 @@ from devtools.profile.etdump import Record as Interval
 from devtools.profile.etdump import Run, read_etdump
 from devtools.profile.etrecord import Record, read_etrecord
 from devtools.profile.profile_types import (
+    FORWARD,
     PREPARING,
     Call,
     Coverage,
     DelegateCall,
     Event,
-    Line,
     Phase,
     Profile,
     Unresolved,
 )
 from devtools.profile.sharing import Sharing
+from devtools.profile.sources import unchanged_sources
 from devtools.profile.work import WorkCounter
 
 CPU_BACKEND = "ThimbleCpuBackend"
@@ -32,7 +33,7 @@ _EXECUTE = "Method::execute"
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 _KERNEL_PREFIX = "native_call_"
 _MOST_THREADS = 256  # of a team; more is damage
-_BLOCK = re.compile(r"(prefill|decode|run) (\d+)")
+_BLOCK = re.compile(r"(prefill|decode|run) (\d+)(?: (\w+))?")
 _DROPPED = re.compile(r"dropped (\d+)")
 _FACT = re.compile(r"fact (\w+) (.*)", re.DOTALL)
 _NUMBERED = re.compile(r"(.*) #(\d+)")
@@ -56,15 +57,20 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
             one model.
     """
     runs = read_etdump(etdump)
-    record = read_etrecord(etrecord)
     executions = [run for run in runs if any(item.name == _EXECUTE for item in run.records)]
     if not executions:
         raise BadRequest(
             f"{etdump} has no call of a model; record a run that generates at least one token."
         )
-    _check_same_model(executions, record, etdump, etrecord)
-    reader = _Reader(record)
-    calls = tuple(reader.call(index, run) for index, run in enumerate(executions))
+    methods = [_method(run) for run in executions]
+    records = {method: read_etrecord(etrecord, method) for method in dict.fromkeys(methods)}
+    _check_same_model(executions, records, etdump, etrecord)
+    readers = {method: _Reader(record) for method, record in records.items()}
+    calls = tuple(
+        replace(readers[method].call(index, run), method=method)
+        for index, (method, run) in enumerate(zip(methods, executions, strict=True))
+    )
+    record = records[methods[0]]
     dropped = [int(match[1]) for run in runs if (match := _DROPPED.fullmatch(run.name))]
     return Profile(
         calls,
@@ -74,12 +80,31 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
         tuple(
             dict.fromkeys(delegate.backend for call in calls for delegate in call.delegate_calls)
         ),
-        _sources(calls, record),
+        unchanged_sources(calls, ChainMap(*(dict(each.files) for each in records.values()))),
         sum(dropped),
         {match[1]: match[2] for run in runs if (match := _FACT.fullmatch(run.name))},
         record.weights_crc32,
         record.fingerprint,
     )
+
+
+def of_method(profile: Profile, method: str) -> Profile:
+    """Returns a profile of the calls of one method alone.
+
+    Raises:
+        BadRequest: it has none.
+    """
+    if method not in profile.methods:
+        held = " and ".join(profile.methods)
+        raise BadRequest(f"{profile.etdump} has no call of the method {method}, only of {held}.")
+    calls = tuple(call for call in profile.calls if call.method == method)
+    return replace(profile, calls=calls, coverage=measure_coverage(calls))
+
+
+def _method(run: Run) -> str:
+    """The method that a block of our runner names; of another program's, the usual one."""
+    named = _BLOCK.fullmatch(run.name)
+    return named[3] or FORWARD if named else FORWARD
 
 
 def measure_coverage(calls: Sequence[Call]) -> Coverage:
@@ -109,14 +134,14 @@ def _time(events: Iterable[Event]) -> int:
 
 
 def _check_same_model(
-    executions: Sequence[Run], record: Record, etdump: Path, etrecord: Path
+    executions: Sequence[Run], records: Mapping[str, Record], etdump: Path, etrecord: Path
 ) -> None:
     """
     Raises:
         BadRequest: a call has instructions, delegates or operators that the record does not.
     """
     for index, run in enumerate(executions):
-        difference = _difference(run, record)
+        difference = _difference(run, records[_method(run)])
         if difference is None:
             continue
         if index:  # the calls before are of this program
@@ -354,32 +379,3 @@ def _uncertain(inner: Sequence[Interval], handles: Iterable[str]) -> set[str]:
         for key in keys
         if (match := _NUMBERED.fullmatch(key)) and recorded[match[1]] != expected[match[1]]
     }
-
-
-def _sources(calls: Sequence[Call], record: Record) -> dict[str, str]:
-    """Files that exist here and in which every line in question is the same as at the export."""
-    by_file: dict[str, set[Line]] = defaultdict(set)
-    for call in calls:
-        for event in call.events:
-            for line in (*event.lines, *event.stack):
-                by_file[line.file].add(line)
-    texts = {}
-    for name, lines in by_file.items():
-        for path in (Path(record.files.get(name, name)), Path(name)):
-            text = _read(path)
-            if text is not None and _still_says(text, lines):
-                texts[name] = text
-                break
-    return texts
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _still_says(text: str, lines: Iterable[Line]) -> bool:
-    rows = text.splitlines()
-    return all(line.number <= len(rows) and line.text in rows[line.number - 1] for line in lines)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from devtools.errors import BadRequest
 
+FORWARD = "forward"  # the method of a program that has one
 PREPARING = " (preparing its input)"  # behind a name: the part before a product or attention
 
 
@@ -194,11 +195,11 @@ class DelegateCall:
 
 @dataclass(frozen=True)
 class Call:
-    """One execution of the model.
+    """One execution of a method.
 
     Attributes:
         index: from 0, in the order in which they were recorded.
-        phase: prefill or decode.
+        phase: prefill or decode; run, of a program of tensors.
         seq_len: tokens that went in; None if the profile does not contain it.
         start_ns, end_ns: of the whole call.
         events: in the order in which they started.
@@ -212,6 +213,12 @@ class Call:
     end_ns: int
     events: tuple[Event, ...]
     delegate_calls: tuple[DelegateCall, ...]
+    method: str = FORWARD
+
+    @property
+    def group(self) -> str:
+        """What it is summed up with: its phase, and its method unless that is `forward`."""
+        return self.phase.value if self.method == FORWARD else f"{self.phase.value} {self.method}"
 
     @property
     def wall_ns(self) -> int:
@@ -366,5 +373,16 @@ class Profile:
             )
         return asked or self.threads
 
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those that were called, in that order."""
+        return tuple(dict.fromkeys(call.method for call in self.calls))
+
     def calls_of(self, phase: Phase) -> tuple[Call, ...]:
         return tuple(call for call in self.calls if call.phase is phase)
+
+    @property
+    def groups(self) -> dict[str, tuple[Call, ...]]:
+        """The calls of each phase and method that there are, by Call.group."""
+        names = dict.fromkeys(call.group for phase in Phase for call in self.calls_of(phase))
+        return {name: tuple(call for call in self.calls if call.group == name) for name in names}

@@ -11,7 +11,8 @@ coverage             delegate_time: time resolved to a line over the time of eve
                      the calls' time; the numbers they are made of; unresolved: the rest, each with
                      name, backend, count, time_ns
 limits               threads, bytes_per_s, operations_per_s; null without
-phases               prefill and decode, each: calls, tokens (null where unknown), median_call_ns;
+phases               prefill and decode, or run, with the method ("run encode") unless that is
+                     forward; each: calls, tokens (null where unknown), median_call_ns;
                      wall_ns = attributed_ns + unattributed_ns + delegate_overhead_ns +
                      runtime_overhead_ns; by: line, module (decoder layers taken together),
                      each_module, op and layer, each a list of rows
@@ -29,7 +30,7 @@ from statistics import median
 from typing import Any
 
 from devtools.profile.limits import Limits
-from devtools.profile.profile_types import Call, Coverage, Phase, Profile
+from devtools.profile.profile_types import Call, Coverage, Profile
 from devtools.profile.rows import Row, View, make_rows
 
 
@@ -38,9 +39,7 @@ def make_report(profile: Profile, limits: Limits | None) -> dict[str, Any]:
     Args:
         limits: of the machine that recorded; None: rows have no bounds.
     """
-    phases = {
-        str(phase): _phase(calls, limits) for phase in Phase if (calls := profile.calls_of(phase))
-    }
+    phases = {name: _phase(calls, limits) for name, calls in profile.groups.items()}
     return {
         "profile": str(profile.etdump),
         "etrecord": str(profile.etrecord),

@@ -153,9 +153,9 @@ def _bars(profile: Profile, shown: Sequence[Scope]) -> list[tuple[Call, float, b
     outlier in it."""
     longest: dict[str, int] = {}
     for call in profile.calls:
-        longest[call.phase] = max(longest.get(call.phase, 1), call.wall_ns)
-    phases = {scope.name: scope for scope in shown}
+        longest[call.group] = max(longest.get(call.group, 1), call.wall_ns)
+    groups = {scope.name: scope for scope in shown}
     return [
-        (call, call.wall_ns / longest[call.phase], phases[call.phase].is_outlier(call))
+        (call, call.wall_ns / longest[call.group], groups[call.group].is_outlier(call))
         for call in profile.calls[:_MOST_CALLS]
     ]

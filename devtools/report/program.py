@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from devtools.errors import BadRequest
+from devtools.profile.profile_types import FORWARD
 from devtools.report.flatbuffer import Damaged, Table
 from devtools.report.op_list import OpList, read_op_list
 
@@ -77,7 +78,7 @@ class Delegate:
 
 @dataclass(frozen=True)
 class Program:
-    """The method `forward` of a `.pte`.
+    """A method of a `.pte`.
 
     Attributes:
         arenas: sizes of the planned buffers in bytes, by their number.
@@ -108,21 +109,22 @@ class Program:
         }
 
 
-def read_program(path: Path) -> Program:
+def read_program(path: Path, method: str = FORWARD) -> Program:
     """
     Raises:
-        BadRequest: there is no such file, or it is not a complete ExecuTorch program.
+        BadRequest: there is no such file, it is not a complete ExecuTorch program, or has no such
+            method.
     """
     try:
         with open(path, "rb") as file:
-            return _read(path, file)
+            return _read(path, file, method)
     except OSError as error:
         raise BadRequest(f"{path} cannot be read ({error.strerror}); name a .pte.") from None
     except (Damaged, IndexError, KeyError, UnicodeDecodeError, json.JSONDecodeError):
         raise BadRequest(f"{path} is damaged; copy or export it again.") from None
 
 
-def _read(path: Path, file: BinaryIO) -> Program:
+def _read(path: Path, file: BinaryIO, method: str) -> Program:
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size or head[4:6] != b"ET" or head[8:12] != b"eh00":
         raise BadRequest(f"{path} is not an ExecuTorch program; name a .pte.")
@@ -138,9 +140,10 @@ def _read(path: Path, file: BinaryIO) -> Program:
         for segment in program.tables(_SEGMENTS)
     ]
     named = {item.text(0): places[item.number(1)] for item in program.tables(_NAMED)}
-    plan = next((item for item in program.tables(_PLANS) if item.text(_NAME) == "forward"), None)
+    plans = {plan.text(_NAME): plan for plan in program.tables(_PLANS)}
+    plan = plans.get(method)
     if plan is None:
-        raise BadRequest(f"{path} has no method named forward; name a .pte of a language model.")
+        raise BadRequest(f"{path} has no method {method}; it has {', '.join(plans)}.")
     sizes = {key: size for key, (_, size) in named.items()}
     delegates = []
     for item in plan.tables(_DELEGATES):
@@ -165,9 +168,17 @@ def _read(path: Path, file: BinaryIO) -> Program:
         planned=tuple(_planned(plan)),
         instructions=tuple(_instruction(item, operators) for item in chain.tables(_INSTRUCTIONS)),
         delegates=tuple(delegates),
-        report=json.loads(_bytes(file, *named[_REPORT])) if _REPORT in named else {},
+        report=_report(file, named, method),
         fingerprint=_fingerprint(file, file_bytes),
     )
+
+
+def _report(file: BinaryIO, named: Mapping[str, tuple[int, int]], method: str) -> Mapping[str, Any]:
+    """The exporter's report of a method, with what it says of the whole file."""
+    if _REPORT not in named:
+        return {}
+    report = json.loads(_bytes(file, *named[_REPORT]))
+    return {**report, **report.get("methods", {}).get(method, {})}
 
 
 def _fingerprint(file: BinaryIO, file_bytes: int) -> str | None:

@@ -8,7 +8,7 @@ from statistics import mean, median
 from typing import TypeVar
 
 from devtools.profile.known_work import KnownWork
-from devtools.profile.profile_types import Call, Event, Phase, Profile
+from devtools.profile.profile_types import Call, Event, Profile
 
 _OUTLIER = 2  # times the median call of its phase
 
@@ -19,13 +19,14 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Scope:
-    """A part of the run that the page can show: all of it, its prefills or its decoding.
+    """A part of the run that the page can show: all of it, its prefills, its decoding, or the runs
+    of a method.
 
     A phase is described by its median call, which a call that the system interrupted does not
     change; the complete run, whose calls are of two kinds, by their mean.
 
     Attributes:
-        name: all, prefill or decode.
+        name: all, or that of a group of calls, such as prefill.
     """
 
     name: str
@@ -93,10 +94,9 @@ class Scope:
 
 
 def scopes(profile: Profile) -> list[Scope]:
-    """The whole run, then its phases where it has both."""
-    phases = [Scope(phase.value, profile.calls_of(phase)) for phase in Phase]
-    both = [scope for scope in phases if scope.calls]
-    return [Scope("all", profile.calls), *both] if len(both) > 1 else both
+    """The whole run, then its phases and methods where it has several."""
+    groups = [Scope(name, calls) for name, calls in profile.groups.items()]
+    return [Scope("all", profile.calls), *groups] if len(groups) > 1 else groups
 
 
 @dataclass

@@ -4,14 +4,23 @@ import operator
 import re
 
 import torch
+from torch import Tensor
 from torch.export import Dim, ExportedProgram, export
 from torch.utils._sympy.value_ranges import ValueRanges
 
 import exporter.models.low_rank
 import quant.modules
+from delegates.methods import FORWARD
 from delegates.passes.quantized import drop_unread_buffers
 from exporter.capture.refusals import REFUSALS, refused
+from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
+from exporter.models.text_decoder import (
+    TEXT_DECODER,
+    TOKEN_EMBEDDING,
+    TextDecoder,
+    TokenEmbedding,
+)
 from exporter.plan.lengths import check_lengths
 
 _MODULES = "|".join(re.escape(str(m.__file__)) for m in (quant.modules, exporter.models.low_rank))
@@ -34,14 +43,52 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
     check_lengths(model.config, max_context_len, max_seq_len)
     model.setup_cache(max_context_len)
     model.eval().requires_grad_(False)
+    tokens, start = _example(model, max_seq_len)
+    return _captured(model, (tokens, start), max_context_len, max_seq_len)
+
+
+def capture_parts(
+    model: CausalLM, max_context_len: int, max_seq_len: int
+) -> dict[str, ExportedProgram]:
+    """Captures `forward`, and beside it the two parts that stock ExecuTorch's MultimodalRunner
+    calls: `token_embedding(tokens (1, seq_len))` and `text_decoder(hidden (1, seq_len,
+    hidden_size), input_pos (1,))`.
+
+    Args, Raises:
+        As capture(); a layer that reads tokens has no such parts.
+    """
+    if model.config.layer_input is not None:
+        raise ExportError(
+            "Layers of this model read the tokens themselves, so that it cannot be divided into "
+            f"{TOKEN_EMBEDDING} and {TEXT_DECODER}; export it whole."
+        )
+    lengths = max_context_len, max_seq_len
+    programs = {FORWARD: capture(model, *lengths)}
+    tokens, start = _example(model, max_seq_len)
+    hidden = torch.zeros(*tokens.shape, model.config.hidden_size)
+    programs[TOKEN_EMBEDDING] = _captured(TokenEmbedding(model), (tokens,), *lengths)
+    programs[TEXT_DECODER] = _captured(TextDecoder(model), (hidden, start), *lengths)
+    return programs
+
+
+def _example(model: CausalLM, max_seq_len: int) -> tuple[Tensor, Tensor]:
+    """Returns tokens (1, seq_len) and the position of the first."""
     seq_len = min(EXAMPLE_SEQ_LEN, max_seq_len)
-    inputs = (torch.zeros(1, seq_len, dtype=torch.long), torch.zeros(1, dtype=torch.long))
-    dims = (None if max_seq_len == 1 else {1: Dim("seq_len", min=1, max=max_seq_len)}, None)
+    return torch.zeros(1, seq_len, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+
+
+def _captured(
+    model: CausalLM, inputs: tuple[Tensor, ...], max_context_len: int, max_seq_len: int
+) -> ExportedProgram:
+    """Captures a model whose first input has a row for each token, and the second the position."""
+    rows = None if max_seq_len == 1 else {1: Dim("seq_len", min=1, max=max_seq_len)}
+    dims = (rows, None)[: len(inputs)]
+    model.eval()
     try:
         program = export(model, inputs, dynamic_shapes=dims)
     except REFUSALS as error:
         raise refused(model, inputs, dims, error) from error
-    if max_seq_len > 1:
+    if max_seq_len > 1 and len(inputs) > 1:
         _admit_last_position(program, max_context_len)
     end_traces_at_the_model(program)
     drop_unread_buffers(program)

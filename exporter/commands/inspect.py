@@ -1,6 +1,7 @@
 """`python -m exporter --inspect`: the contents of a `.pte`, as a table."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def run_inspect(path: Path) -> None:
     except ExportError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    for title, facts in report.items():
+    for title, facts in _sections(report):
         if not facts:
             continue
         listed = {name: value for name, value in facts.items() if _is_table(value)}
@@ -40,6 +41,16 @@ def run_inspect(path: Path) -> None:
         when = "at load" if pieces[0].at_load else "on request"
         parts.add_row(name, f"{len(pieces)}", f"{size:,}", when)
     print_table(parts)
+
+
+def _sections(report: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The report's parts; those of each of several methods with its name."""
+    for title, facts in report.items():
+        if title != "methods":
+            yield title, facts
+            continue
+        for name, part in facts.items():
+            yield from ((f"{name}, {own}", value) for own, value in part.items())
 
 
 def _facts(title: str, facts: dict[str, Any]) -> Table:

@@ -18,6 +18,7 @@ from exporter.module.options import DEFAULT_MODULE_DELEGATE, ModuleOptions
 from exporter.module.source_name import SourceName, check_quant, source_name
 
 if TYPE_CHECKING:
+    from exporter.module.method import MethodResult
     from exporter.module.pipeline import ModuleResult
 
 _UNWRITTEN = Path("module.pte")  # of an explanation
@@ -59,14 +60,21 @@ def _explain(options: ModuleOptions, json_file: Path | None) -> None:
         from exporter.module.explain import explain_module
 
     with working() as display, replacing(json_file) as temporary:
-        signature, explanation = explain_module(options, display)
+        explained = explain_module(options, display)
         if temporary is not None:
-            whole = {"signature": signature.to_dict(), **explanation.to_dict()}
+            methods = {
+                name: {"signature": signature.to_dict(), **explanation.to_dict()}
+                for name, (signature, explanation) in explained.items()
+            }
+            whole = {"methods": methods} if len(methods) > 1 else next(iter(methods.values()))
             temporary.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    for part, specs in (("input ", signature.inputs), ("output", signature.outputs)):
-        for spec in specs:
-            click.echo(f"{part} {spec}")
-    click.echo(describe(explanation))
+    for name, (signature, explanation) in explained.items():
+        if len(explained) > 1:
+            click.echo(f"\nmethod {name}:")
+        for part, specs in (("input ", signature.inputs), ("output", signature.outputs)):
+            for spec in specs:
+                click.echo(f"{part} {spec}")
+        click.echo(describe(explanation))
 
 
 def _options(request: Request, given: Collection[str], explains: bool) -> ModuleOptions:
@@ -92,7 +100,17 @@ def _options(request: Request, given: Collection[str], explains: bool) -> Module
 
 
 def _show(result: "ModuleResult", etrecord: Path | None, seconds: float) -> None:
-    report, signature = result.delegation, result.signature
+    for name, method in result.methods.items():
+        if len(result.methods) > 1:
+            click.echo(f"method {name}:")
+        _show_method(method)
+    click.echo(f"wrote {result.out}: {megabytes(result.size)} in {seconds:.0f} s")
+    if etrecord is not None:
+        click.echo(f"wrote {etrecord}: {megabytes(etrecord.stat().st_size)}")
+
+
+def _show_method(method: "MethodResult") -> None:
+    report, signature = method.delegation, method.signature
     for spec in signature.inputs:
         note = f"; a NaN in it is refused ({spec.hides_nan})" if spec.hides_nan else ""
         click.echo(f"input  {spec}{note}")
@@ -113,23 +131,20 @@ def _show(result: "ModuleResult", etrecord: Path | None, seconds: float) -> None
         else:
             click.echo(f"  {part.delegate}: {sum(part.delegated.values())} operators")
     show_kernels(report.lines)
-    if result.quantized is not None:
-        quality = result.quantized.quality
+    if method.quantized is not None:
+        quality = method.quantized.quality
         click.echo(
             f"quality: cosine {quality.worst_cosine:.4f} at worst, {quality.mean_cosine:.4f} on "
             f"average; {quality.answers - quality.changed} of {quality.answers} answers as in float"
         )
-        if result.quantized.note:
-            click.echo(result.quantized.note)
-    if result.agreement is not None:
-        error = result.agreement.error
+        if method.quantized.note:
+            click.echo(method.quantized.note)
+    if method.agreement is not None:
+        error = method.agreement.error
         click.echo(
             f"checked: within {error:.1g} of the module's largest number on "
-            f"{', '.join(result.agreement.inputs)}"
+            f"{', '.join(method.agreement.inputs)}"
         )
     else:
         users = " and ".join(report.users)
         click.echo(f"checked: no; this machine has nothing that runs {users}")
-    click.echo(f"wrote {result.out}: {megabytes(result.size)} in {seconds:.0f} s")
-    if etrecord is not None:
-        click.echo(f"wrote {etrecord}: {megabytes(etrecord.stat().st_size)}")

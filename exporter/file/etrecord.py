@@ -40,12 +40,16 @@ def name_program(path: Path, fingerprint: int) -> None:
 
 
 def weights_crc32(path: Path) -> str | None:
-    """Returns the CRC-32 of a record's weights, in hexadecimal digits, as the zip file lists it;
-    None if the record has no weights."""
+    """Returns the CRC-32 of the weights of a record's first method, in hexadecimal digits, as the
+    zip file lists it; None if the record has no weights."""
+    program, suffix = WEIGHTS.split("/forward")
     with ZipFile(path) as archive:
-        if WEIGHTS not in archive.namelist():
-            return None
-        return f"{archive.getinfo(WEIGHTS).CRC:08x}"
+        entries = [
+            entry
+            for entry in archive.infolist()
+            if entry.filename.startswith(program) and entry.filename.endswith(suffix)
+        ]
+    return f"{entries[0].CRC:08x}" if entries else None
 
 
 def holds_weights(path: Path, crc32: str) -> bool:

@@ -44,15 +44,13 @@ class Range:
     at_load: bool
 
 
-def encode_report(report: Mapping[str, Any]) -> bytes:
+def encode_report(report: Mapping[str, Any], size: int = REPORT_BYTES) -> bytes:
     """Returns a report as JSON, padded with spaces to its reserved size."""
     shown = json.dumps(report, ensure_ascii=False, separators=(",", ":"))
     text = shown.encode(errors="replace")  # file names may contain unpaired surrogates
-    if len(text) > REPORT_BYTES:
-        raise ExportError(
-            f"The report has {len(text)} bytes; only {REPORT_BYTES} are reserved for it."
-        )
-    return text.ljust(REPORT_BYTES)
+    if len(text) > size:
+        raise ExportError(f"The report has {len(text)} bytes; only {size} are reserved for it.")
+    return text.ljust(size)
 
 
 def seal(path: Path, report: Mapping[str, Any]) -> int:
@@ -65,8 +63,9 @@ def seal(path: Path, report: Mapping[str, Any]) -> int:
     """
     with open(path, "r+b") as file:
         program_end, blobs, file_size = _layout(file)
-        file.seek(blobs[REPORT][0])
-        file.write(encode_report(report))
+        offset, size = blobs[REPORT]
+        file.seek(offset)
+        file.write(encode_report(report, size))
         ranges = _checked_ranges(file, program_end, blobs, file_size)
         record = _write_record(ranges, file_size)
         file.seek(file_size)

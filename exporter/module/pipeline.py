@@ -1,43 +1,44 @@
-"""From a user's module to a `.pte`: the complete export, in order."""
+"""From a user's modules to a `.pte`: the complete export, in order."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from torch.export import ExportedProgram
-
-from delegates import DelegationReport, get_delegates
+from delegates import get_delegates
 from delegates.module import check_takes_modules, load_module, lower_module
-from exporter.file.pte import REPORT, encode_report, replace_blob
+from exporter.file.pte import REPORT, REPORT_BYTES, encode_report, replace_blob
 from exporter.file.replacing import check_outputs, replacing
 from exporter.file.report import NOT_RUN, Report
+from exporter.file.shared_weights import share_weights
 from exporter.file.writing import seal_files, write_program
 from exporter.listener import SILENT, Listener
-from exporter.module.agreement import ModuleAgreement, compare, hides_nan, references
-from exporter.module.capture import capture_module, check_outputs_are_tensors, run_eagerly
-from exporter.module.losses import nan_loss
+from exporter.module.method import (
+    REASON_BYTES,
+    Method,
+    MethodResult,
+    capture_method,
+    check_method,
+    expected_outputs,
+    naming,
+    samples_of,
+    with_integers,
+)
 from exporter.module.options import ModuleOptions
-from exporter.module.quantize import Quantized, quantize_made
-from exporter.module.samples import samples
-from exporter.module.signature import Signature, signature_of
+from exporter.module.quantize import check_layers, quantize_made
+from exporter.module.quantize_linears import KnownWeights
 from exporter.module.signature_blob import SIGNATURE, signature_blob
-from exporter.module.source import Made, make_module
-
-_REASON_BYTES = 256  # that the signature may grow by for each input
+from exporter.module.source import Made, make_methods
 
 
 @dataclass(frozen=True)
 class ModuleResult:
-    """The written file and the facts about it."""
+    """The written file and the facts about its methods, by their names."""
 
     out: Path
     size: int
     report: Report
-    signature: Signature
-    delegation: DelegationReport
-    agreement: ModuleAgreement | None
-    quantized: Quantized | None
+    methods: Mapping[str, MethodResult]
 
 
 def export_module(options: ModuleOptions, listener: Listener = SILENT) -> ModuleResult:
@@ -51,73 +52,103 @@ def export_module(options: ModuleOptions, listener: Listener = SILENT) -> Module
     check_outputs(options.out, options.etrecord, [options.source.path])
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         listener.stage("capture")
-        made = make_module(options.source)
-        run_eagerly(made)
-        program = capture_module(made)
-        check_outputs_are_tensors(program)
-        signature = signature_of(program, made)
-        tried = samples(made, signature)
-        report, run = _describe(options, made, signature), made.module
-        quantized = None
+        methods = _captured(make_methods(options.source))
+        tried = {name: samples_of(method) for name, method in methods.items()}
         if options.quant != "none":
             listener.stage("quantize")
-            quantized = quantize_made(made, program, options.quant, options.group_size, listener)
-            program, run = quantized.program, quantized.run
-            report["quantization"] = quantized.report
-        expected = [references(run, run, sample) for sample in tried]
+            methods = _quantized(methods, options, listener)
+        expected = {}
+        for name, method in methods.items():
+            with naming(name, methods):
+                expected[name] = expected_outputs(method, tried[name])
         listener.stage("lower")
-        blobs = {SIGNATURE: _reserved(signature), REPORT: encode_report(report)}
-        lowered = lower_module(delegates, program, blobs, etrecord is not None)
-        delegation = lowered.report
+        report = _describe(options, methods)
+        room = REPORT_BYTES * len(methods)
+        blobs = {SIGNATURE: _reserved(methods), REPORT: encode_report(report, room)}
+        programs = {name: method.program for name, method in methods.items()}
+        lowered = lower_module(delegates, programs, blobs, etrecord is not None)
+        delegations = lowered.reports
         listener.stage("write")
         write_program(lowered, report, temporary, etrecord)
-        del lowered
+        share_weights(temporary)
+        del lowered, programs
         listener.stage("check")
-        open_file = partial(load_module, delegates, delegation.users, temporary)
-        agreement = None
-        if open_file() is not None:
-            agreement = compare(open_file, tried, expected, signature, quantized is not None)
-            signature = _with_losses(signature, program, made, open_file)
-        replace_blob(temporary, SIGNATURE, signature_blob(signature))
-        report["delegation"] = delegation.to_dict()
-        report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
+        users = dict.fromkeys(user for one in delegations.values() for user in one.users)
+        open_file = partial(load_module, delegates, users, temporary)
+        results = {}
+        for name, method in methods.items():
+            with naming(name, methods):
+                results[name] = check_method(
+                    method, tried[name], expected[name], delegations[name], open_file
+                )
+        signatures = [result.signature for result in results.values()]
+        replace_blob(temporary, SIGNATURE, signature_blob(signatures))
+        for name, result in results.items():
+            _add_results(_of_method(report, name), result)
         seal_files(report, temporary, etrecord)
-    return ModuleResult(
-        options.out,
-        options.out.stat().st_size,
-        report,
-        signature,
-        delegation,
-        agreement,
-        quantized,
-    )
+    return ModuleResult(options.out, options.out.stat().st_size, report, results)
 
 
-def _with_losses(
-    signature: Signature, program: ExportedProgram, made: Made, open_file: Any
-) -> Signature:
-    """Notes the inputs in which the file would lose a NaN."""
-    inputs = list(signature.inputs)
-    for index, leaf in enumerate(made.inputs.leaves()):
-        if leaf.is_floating_point() and leaf.numel() and hides_nan(open_file, made, index):
-            reason = nan_loss(program, inputs[index].name).encode()[:_REASON_BYTES]
-            inputs[index] = replace(inputs[index], hides_nan=reason.decode(errors="ignore"))
-    return replace(signature, inputs=tuple(inputs))
+def _captured(made: Mapping[str, Made]) -> dict[str, Method]:
+    methods = {}
+    for name, one in made.items():
+        with naming(name, made):
+            methods[name] = capture_method(name, one)
+    return methods
 
 
-def _reserved(signature: Signature) -> bytes:
-    """The signature with room for what is known once the file has run."""
-    blob = signature_blob(signature)
-    return blob.ljust(len(blob) + _REASON_BYTES * (1 + len(signature.inputs)), b"\0")
+def _quantized(
+    methods: Mapping[str, Method], options: ModuleOptions, listener: Listener
+) -> dict[str, Method]:
+    """Those that have layers to quantize, with integers; one at least has."""
+    quant, group_size = options.quant, options.group_size
+    check_layers([method.made.module for method in methods.values()], quant)
+    changed = dict(methods)
+    known: KnownWeights = {}
+    for name, method in methods.items():
+        with naming(name, methods):
+            quantized = quantize_made(
+                method.made, method.program, quant, group_size, listener, known
+            )
+        if quantized is not None:
+            changed[name] = with_integers(method, quantized)
+    return changed
 
 
-def _describe(options: ModuleOptions, made: Made, signature: Signature) -> Report:
-    """Returns the report in the file."""
-    parameters = sum(one.numel() for one in made.module.parameters())
-    return {
+def _reserved(methods: Mapping[str, Method]) -> bytes:
+    """The signatures with room for what is known once the file has run."""
+    signatures = [method.signature for method in methods.values()]
+    blob = signature_blob(signatures)
+    inputs = sum(1 + len(signature.inputs) for signature in signatures)
+    return blob.ljust(len(blob) + REASON_BYTES * inputs, b"\0")
+
+
+def _of_method(report: Report, name: str) -> Report:
+    """The part of the report that is about a method; of one method, the whole."""
+    part: Report = report["methods"][name] if "methods" in report else report
+    return part
+
+
+def _add_results(report: Report, result: MethodResult) -> None:
+    report["delegation"] = result.delegation.to_dict()
+    report["agreement"] = result.agreement.to_dict() if result.agreement else {"checked": NOT_RUN}
+
+
+def _describe(options: ModuleOptions, methods: Mapping[str, Method]) -> Report:
+    """Returns the report in the file. That of several methods has a report of each."""
+    reports = {name: _describe_method(options, method) for name, method in methods.items()}
+    if len(reports) == 1:
+        return next(iter(reports.values()))
+    return {"module": {"source": str(options.source), "quant": options.quant}, "methods": reports}
+
+
+def _describe_method(options: ModuleOptions, method: Method) -> Report:
+    module, signature = method.made.module, method.signature
+    parameters = sum(one.numel() for one in module.parameters())
+    report: Report = {
         "module": {
             "source": str(options.source),
-            "class": type(made.module).__name__,
+            "class": type(module).__name__,
             "parameters": parameters,
             "quant": options.quant,
             "state": list(signature.state),
@@ -134,3 +165,6 @@ def _describe(options: ModuleOptions, made: Made, signature: Signature) -> Repor
             for part, specs in (("inputs", signature.inputs), ("outputs", signature.outputs))
         },
     }
+    if method.quantized is not None:
+        report["quantization"] = method.quantized.report
+    return report

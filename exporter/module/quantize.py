@@ -1,7 +1,7 @@
 """Quantizes a module, and finds out which layers change its answers."""
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from exporter.module.capture import capture_module
 from exporter.module.effects import layer_effects
 from exporter.module.quality import ModuleQuality, measure
 from exporter.module.quantize_convolutions import convolutions_of, quantize_convolutions
-from exporter.module.quantize_linears import linears_of, quantize_linears
+from exporter.module.quantize_linears import KnownWeights, linears_of, quantize_linears
 from exporter.module.source import Inputs, Made, failure
 from exporter.module.state import state_kept
 from quant.progress import Progress
@@ -45,29 +45,48 @@ class Quantized:
     note: str
 
 
+def check_layers(modules: Iterable[nn.Module], quant: str) -> None:
+    """
+    Raises:
+        ExportError: there is nothing to quantize.
+    """
+    if not any(any(_layers_of(module, quant)) for module in modules):
+        raise ExportError(
+            f"--quant {quant} has nothing to quantize: no part of the module is a torch.nn.Linear"
+            f"{' or a convolution' if quant == 'int8' else ''} in float32; use --quant none."
+        )
+
+
+def _layers_of(module: nn.Module, quant: str) -> tuple[list[str], list[str]]:
+    """Returns the linears and the convolutions to quantize."""
+    convolutions = convolutions_of(module) if quant == "int8" else {}
+    return list(linears_of(module)), list(convolutions)
+
+
 def quantize_made(
-    made: Made, program: ExportedProgram, quant: str, group_size: int, listener: Listener
-) -> Quantized:
-    """Quantizes linears, and with int8 convolutions.
+    made: Made,
+    program: ExportedProgram,
+    quant: str,
+    group_size: int,
+    listener: Listener,
+    known: KnownWeights,
+) -> Quantized | None:
+    """Quantizes linears, and with int8 convolutions; None if there are none.
 
     Where answers change, the linears that change them most stay in float, at most a quarter.
 
     Args:
         program: the module in float.
         quant: "int8" or "int4".
+        known: the integers of weights that other methods share; new ones are added.
 
     Raises:
-        ExportError: there is nothing to quantize.
         QuantError: a weight is not finite.
     """
-    linears = list(linears_of(made.module))
-    convolutions = list(convolutions_of(made.module)) if quant == "int8" else []
+    linears, convolutions = _layers_of(made.module, quant)
     layers = [*linears, *convolutions]
     if not layers:
-        raise ExportError(
-            f"--quant {quant} has nothing to quantize: no part of the module is a torch.nn.Linear"
-            f"{' or a convolution' if quant == 'int8' else ''} in float32; use --quant none."
-        )
+        return None
     given = list(made.calibration) or [made.inputs]
     fitted, held = _divided(given)
     floats = [_run(made.module, made.module, inputs) for inputs in held]
@@ -76,7 +95,7 @@ def quantize_made(
     ranked: list[tuple[str, float]] = []
     most = len(linears) // _MOST_LEFT
     while True:
-        integers, run = _integers(made, quant, group_size, left, fitted, program)
+        integers, run = _integers(made, quant, group_size, left, fitted, program, known)
         quality = measure(floats, [_run(run, run, inputs) for inputs in held])
         if quality.is_good:
             break
@@ -118,11 +137,13 @@ def _integers(
     left: Collection[str],
     calibration: Sequence[Inputs],
     program: ExportedProgram,
+    known: KnownWeights,
 ) -> tuple[ExportedProgram, Any]:
     """Returns the program with integers in all layers but those, and what it computes."""
     module = copy.deepcopy(made.module)
-    names = [name for name in linears_of(module) if name not in left]
-    quantize_linears(module, names, quant, group_size, calibration)
+    linears = linears_of(made.module)
+    names = {name: linear.weight.data_ptr() for name, linear in linears.items() if name not in left}
+    quantize_linears(module, names, quant, group_size, calibration, known)
     own = replace(made, module=module)
     if names:
         program = capture_module(own)

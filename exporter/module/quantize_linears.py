@@ -1,6 +1,6 @@
 """Stores a module's linears as integers: int8 a row, or int4 in groups that GPTQ chooses."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import reduce
@@ -18,6 +18,7 @@ from quant.rounding.solve import solve, statistics
 from quant.scheme import METHODS
 from quant.weight_type import int4
 
+KnownWeights = dict[int, QuantizedWeight]  # by the address of the weight in float
 _ROWS = 8192  # of a linear's inputs, at most: GPTQ gains little from more
 # Each linear by itself: nothing has drifted before it, and delegates rotate no inputs.
 _GPTQ = replace(METHODS["gptq4"], drift="none", rotation="none")
@@ -35,32 +36,36 @@ def linears_of(module: nn.Module) -> dict[str, nn.Linear]:
 @torch.no_grad()
 def quantize_linears(
     module: nn.Module,
-    names: Collection[str],
+    names: Mapping[str, int],
     quant: str,
     group_size: int,
     calibration: Sequence[Inputs],
+    known: KnownWeights,
 ) -> None:
     """Replaces linears in place.
 
     Args:
-        names: of linears_of().
+        names: of linears_of(), each with the address of its weight.
         quant: "int8" or "int4".
         group_size: of int4.
         calibration: for int4.
+        known: the integers of weights that are quantized already; new ones are added.
 
     Raises:
         QuantError: a weight is not finite.
     """
     linears = {name: part for name, part in linears_of(module).items() if name in names}
-    inputs = {} if quant == "int8" else _inputs_of(module, linears, calibration)
-    for name, linear in linears.items():
-        weight = (
+    new = {name: linear for name, linear in linears.items() if names[name] not in known}
+    inputs = {} if quant == "int8" else _inputs_of(module, new, calibration)
+    for name, linear in new.items():
+        known[names[name]] = (
             round_int8(linear.weight, f"{name}.weight")
             if quant == "int8"
             else _int4(name, linear.weight, group_size, inputs[name])
         )
+    for name in linears:
         path, _, own = name.rpartition(".")
-        set_weight(module.get_submodule(path), own, weight)
+        set_weight(module.get_submodule(path), own, known[names[name]])
 
 
 def _int4(name: str, weight: Tensor, group_size: int, inputs: list[Tensor]) -> QuantizedWeight:

@@ -73,6 +73,7 @@ class TensorSpec:
 class Signature:
     """
     Attributes:
+        name: of the method.
         state: the buffers that a call changes, by their names in the module.
     """
 
@@ -85,8 +86,11 @@ class Signature:
         return asdict(self)
 
 
-def signature_of(program: ExportedProgram, made: Made) -> Signature:
+def signature_of(name: str, program: ExportedProgram, made: Made) -> Signature:
     """Returns the signature of a captured module.
+
+    Args:
+        name: of its method.
 
     Raises:
         ExportError: a tensor has a type that programs do not have.
@@ -107,7 +111,7 @@ def signature_of(program: ExportedProgram, made: Made) -> Signature:
         for shown, name in zip(_output_names(program, len(outputs)), outputs, strict=True)
     ]
     state = tuple(dict.fromkeys(signature.buffers_to_mutate.values()))
-    return Signature("forward", tuple(inputs), tuple(described), state)
+    return Signature(name, tuple(inputs), tuple(described), state)
 
 
 def _spec(name: str, value: Any, program: ExportedProgram, names: Mapping[Any, str]) -> TensorSpec:

@@ -1,4 +1,4 @@
-"""Writes a signature for the file: schemas/signature.fbs."""
+"""Writes the signatures of a file's methods: schemas/signature.fbs."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,10 +11,9 @@ _IDENTIFIER = b"THSG"
 _VERSION = 1
 
 
-def signature_blob(signature: Signature) -> bytes:
+def signature_blob(signatures: Sequence[Signature]) -> bytes:
     builder = flatbuffers.Builder(1024)
-    method = _method(builder, signature)
-    methods = _vector(builder, [method])
+    methods = _vector(builder, [_method(builder, signature) for signature in signatures])
     builder.StartObject(2)
     builder.PrependUint32Slot(0, _VERSION, 0)
     builder.PrependUOffsetTRelativeSlot(1, methods, 0)

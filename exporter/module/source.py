@@ -1,4 +1,4 @@
-"""Reads `module.py:make`: imports the user's file and calls the function that makes the module."""
+"""Reads `module.py:make`: imports the user's file and calls the function that makes modules."""
 
 import importlib.util
 import inspect
@@ -14,11 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from delegates.methods import FORWARD
 from exporter.errors import ExportError
 from exporter.module.source_name import SourceName
 
 _PARTS = ("module", "inputs", "dynamic_shapes", "calibration")
-_RETURNS = "it must return (module, inputs), optionally with dynamic_shapes and calibration"
+_RETURNS = (
+    "it must return (module, inputs), optionally with dynamic_shapes and calibration, or a "
+    "dictionary of such by the names of methods"
+)
 _TORCH = str(Path(torch.__file__).parent)
 
 
@@ -45,7 +49,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Made:
-    """What the user's function returned.
+    """What the user's function returned for one method.
 
     Attributes:
         module: in eval mode, without gradients.
@@ -60,8 +64,8 @@ class Made:
     calibration: Sequence[Inputs]
 
 
-def make_module(source: SourceName) -> Made:
-    """Imports the file and calls its function.
+def make_methods(source: SourceName) -> dict[str, Made]:
+    """Imports the file and calls its function; returns the modules by their methods' names.
 
     Raises:
         ExportError: the file cannot be imported, has no such function, or the function fails or
@@ -77,17 +81,35 @@ def make_module(source: SourceName) -> Made:
         made = make()
     except Exception as error:
         raise failure(f"{source.function}() of {source.path.name} failed", error) from error
-    parts = _parts(source, made)
+    if not _is_methods(made):
+        return {FORWARD: _read(str(source), made)}
+    for name in made:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ExportError(
+                f"{source} returns a method named {name!r}; a method's name must be an identifier, "
+                "such as encode."
+            )
+    return {name: _read(f"{source}, method {name}", one) for name, one in made.items()}
+
+
+def _is_methods(made: Any) -> bool:
+    """Whether it is modules by their methods' names."""
+    named = isinstance(made, Mapping) and made and not any(part in made for part in _PARTS)
+    return bool(named) and all(isinstance(one, tuple | Mapping) for one in made.values())
+
+
+def _read(where: str, made: Any) -> Made:
+    parts = _parts(where, made)
     module = parts["module"]
     if not isinstance(module, nn.Module):
         raise ExportError(
-            f"{source} returns {_shown(module)} as the module, which is not a torch.nn.Module; "
+            f"{where} returns {_shown(module)} as the module, which is not a torch.nn.Module; "
             f"{_RETURNS}."
         )
     module.eval().requires_grad_(False)
-    inputs = _read_inputs(source, module, parts["inputs"], "inputs")
+    inputs = _read_inputs(where, module, parts["inputs"], "inputs")
     calibration = [
-        _read_inputs(source, module, sample, f"calibration[{index}]")
+        _read_inputs(where, module, sample, f"calibration[{index}]")
         for index, sample in enumerate(parts.get("calibration") or ())
     ]
     return Made(module, inputs, parts.get("dynamic_shapes"), calibration)
@@ -141,19 +163,19 @@ def _import(source: SourceName) -> Any:
     return module
 
 
-def _parts(source: SourceName, made: Any) -> dict[str, Any]:
+def _parts(where: str, made: Any) -> dict[str, Any]:
     if isinstance(made, Mapping):
         unknown = [name for name in made if name not in _PARTS]
         if unknown or "module" not in made or "inputs" not in made:
             what = f"has {unknown[0]!r}" if unknown else f"has only {', '.join(map(str, made))}"
-            raise ExportError(f"{source} returns a dictionary that {what}; {_RETURNS}.")
+            raise ExportError(f"{where} returns a dictionary that {what}; {_RETURNS}.")
         return dict(made)
     if not isinstance(made, tuple) or not 2 <= len(made) <= len(_PARTS):
-        raise ExportError(f"{source} returns {_shown(made)}; {_RETURNS}.")
+        raise ExportError(f"{where} returns {_shown(made)}; {_RETURNS}.")
     return dict(zip(_PARTS, made, strict=False))
 
 
-def _read_inputs(source: SourceName, module: nn.Module, given: Any, what: str) -> Inputs:
+def _read_inputs(where: str, module: nn.Module, given: Any, what: str) -> Inputs:
     """Reads a tensor, a tuple or list of arguments, or a mapping of arguments by name."""
     if isinstance(given, Mapping):
         read = Inputs((), dict(given))
@@ -164,12 +186,12 @@ def _read_inputs(source: SourceName, module: nn.Module, given: Any, what: str) -
     try:
         bound = inspect.signature(module.forward).bind(*read.args, **read.kwargs)
     except TypeError as error:
-        raise ExportError(f"{source}: {what} do not fit forward(): {error}.") from None
+        raise ExportError(f"{where}: {what} do not fit forward(): {error}.") from None
     for name, value in bound.arguments.items():
         for leaf in tree_leaves(value):
             if not isinstance(leaf, Tensor):
                 raise ExportError(
-                    f"{source}: {what} have {_shown(leaf)} for {name}, but a program takes only "
+                    f"{where}: {what} have {_shown(leaf)} for {name}, but a program takes only "
                     "tensors; set it in the module, or make it a tensor."
                 )
     # ExecuTorch exports an example with other strides, and then fails to run the file.

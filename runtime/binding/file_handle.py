@@ -38,6 +38,10 @@ class FileHandle:
         self._handle = handle
         return handle
 
+    def _share(self, other: "FileHandle", handle: int) -> None:
+        """Makes this another handle of the same file: one thread at a time uses both."""
+        self._busy, self._process, self._handle = other._busy, other._process, handle
+
     def close(self) -> None:
         """Waits for other calls, and frees the file."""
         if self._handle is None:

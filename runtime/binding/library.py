@@ -228,6 +228,8 @@ def _declare(lib: ctypes.CDLL) -> None:
         ),
         "embedder_free": (None, pointer),
         "program_load": (pointer, text, load_options, text, size),
+        "program_methods": (text, pointer),
+        "program_method": (pointer, pointer, text, text, size),
         "program_signature": (text, pointer),
         "program_run": (number, pointer, ctypes.POINTER(Tensor), size, text, size),
         "program_outputs": (size, pointer),

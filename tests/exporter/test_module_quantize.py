@@ -22,13 +22,14 @@ SOURCE = Path(integers.__file__)
 def test_int8_convolutions_and_linears(tmp_path: Path, cpp_build: Path) -> None:
     options = ModuleOptions(SourceName(SOURCE, "make"), tmp_path / "net.pte", "int8")
     result = export_module(options, Quiet())
-    assert result.quantized is not None
-    quality = result.quantized.quality
+    quantized = result.methods["forward"].quantized
+    assert quantized is not None
+    quality = quantized.quality
     assert quality.worst_cosine > 0.99 and quality.changed == 0 and quality.answers == 4
     report = read_report(tmp_path / "net.pte")
     assert report["quantization"]["layers"] == 4
     assert report["quantization"]["left_in_float"] == ["after_log"]
-    assert "In float, because their inputs may be NaN: after_log." in result.quantized.note
+    assert "In float, because their inputs may be NaN: after_log." in quantized.note
     weights = sum(each.numel() for each in integers.make()[0].parameters())
     assert result.size < 1.5 * weights + 40_000  # a byte for each, and what every file has
 
@@ -46,9 +47,12 @@ def test_int8_convolutions_and_linears(tmp_path: Path, cpp_build: Path) -> None:
 def test_int4_linears_by_gptq(tmp_path: Path, cpp_build: Path) -> None:
     options = ModuleOptions(SourceName(SOURCE, "make_wide"), tmp_path / "wide.pte", "int4")
     result = export_module(options, Quiet())
-    assert result.quantized is not None and result.agreement is not None
-    assert result.quantized.quality.worst_cosine > 0.98
-    assert result.agreement.error < 1e-4  # of the same integers
+    assert (
+        result.methods["forward"].quantized is not None
+        and result.methods["forward"].agreement is not None
+    )
+    assert result.methods["forward"].quantized.quality.worst_cosine > 0.98
+    assert result.methods["forward"].agreement.error < 1e-4  # of the same integers
     module, (x,) = integers.make_wide()[:2]
     with Program(options.out) as program:
         x[1, 5] = float("nan")

@@ -20,12 +20,13 @@ FUNCTIONS = (
     "chat_say chat_reset encode_pieces logits truncate save restore fork start_recording "
     "stop_recording verify engine_open settings_number settings_bias settings_stop "
     "settings_tokens engine_submit_with encode_prompt program_load program_run program_output "
-    "program_reset program_start_recording program_stop_recording"
+    "program_method program_reset program_start_recording program_stop_recording"
 ).split()
 SILENT = (
     "adapters adapter_at adapter interrupt constraint_notes chat_end chat_turns chat_turns_of "
     "stats encode token_text chat_template vocab_size length settings_free settings_special "
-    "use_settings engine_cancel engine_step engine_free free program_signature program_outputs "
+    "use_settings engine_cancel engine_step engine_free free program_methods program_signature "
+    "program_outputs "
     "program_free"
 ).split()
 

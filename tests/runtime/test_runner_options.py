@@ -89,8 +89,8 @@ USES = [
     ),
     (
         ["model.pte", "-p", "Once", "--input", "x.npy"],
-        "--input and --output are for a program of tensors, -p, --chat and --embed for a model of "
-        "language: pass one of both",
+        "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
+        "model of language: pass one of both",
     ),
     (["model.pte", "--output", "=y.npy"], "--output is '=y.npy', but must be FILE or NAME=FILE"),
     (["-p", "Once", "--"], "no model was given: pass a .pte file: --help lists the options"),

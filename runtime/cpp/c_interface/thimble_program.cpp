@@ -7,11 +7,14 @@
 
 #include "c_interface/load_options.h"
 #include "c_interface/shared.h"
+#include "constraint/json.h"
 #include "tensors/tensor_program.h"
 
 struct thimble_program {
-  std::unique_ptr<thimble::TensorProgram> program;
+  std::shared_ptr<thimble::TensorProgram> file;  ///< of all handles of its methods
+  const thimble::MethodSignature* method;        ///< of the file
   std::string signature;
+  std::string methods;
   std::vector<thimble::Tensor> outputs;  ///< of the last run
 };
 
@@ -23,17 +26,32 @@ using thimble::report;
 using thimble::run_guarded;
 using thimble::Status;
 
+thimble_program* handle_of(const std::shared_ptr<thimble::TensorProgram>& file,
+                           const thimble::MethodSignature& method) {
+  std::string names;
+  for (const thimble::MethodSignature& each : file->methods()) {
+    names += (names.empty() ? "" : ", ") + thimble::quoted_json(each.name);
+  }
+  auto handle = std::make_unique<thimble_program>();
+  *handle = {file, &method, method.to_json(), "[" + names + "]", {}};
+  return handle.release();
+}
+
 thimble_program* load(thimble::Result<thimble::PteFile> file, const thimble_load_options* options,
                       char* error, size_t error_size) {
   const thimble_load_options& chosen = options == nullptr ? thimble::kLoadDefaults : *options;
   const Status right = thimble::check(chosen);
   if (report(right, error, error_size) != 0) return nullptr;
-  auto program = thimble::TensorProgram::load(std::move(file), thimble::to_load(chosen));
-  if (report(program.status(), error, error_size) != 0) return nullptr;
-  auto handle = std::make_unique<thimble_program>();
-  handle->signature = (*program)->signature().to_json();
-  handle->program = std::move(*program);
-  return handle.release();
+  auto opened = thimble::TensorProgram::open(std::move(file), thimble::to_load(chosen));
+  if (report(opened.status(), error, error_size) != 0) return nullptr;
+  const std::shared_ptr<thimble::TensorProgram> program = std::move(*opened);
+  const auto method = program->find("");
+  if (report(method.status(), error, error_size) != 0) return nullptr;
+  // Of several, a caller may use others alone.
+  if (program->methods().size() == 1) {
+    if (report(program->load(**method), error, error_size) != 0) return nullptr;
+  }
+  return handle_of(program, **method);
 }
 
 /// What C passes as a tensor.
@@ -84,6 +102,21 @@ thimble_program* thimble_program_load_bytes(const void* data, size_t size, const
   });
 }
 
+thimble_program* thimble_program_method(const thimble_program* program, const char* name,
+                                        char* error, size_t error_size) {
+  return guarded<thimble_program*>(nullptr, error, error_size, [&]() -> thimble_program* {
+    const Status right = given({{"program", program}, {"name", name}});
+    if (report(right, error, error_size) != 0) return nullptr;
+    const auto method = program->file->find(name);
+    if (report(method.status(), error, error_size) != 0) return nullptr;
+    return handle_of(program->file, **method);
+  });
+}
+
+const char* thimble_program_methods(const thimble_program* program) {
+  return program == nullptr ? "" : program->methods.c_str();
+}
+
 const char* thimble_program_signature(const thimble_program* program) {
   return program == nullptr ? "" : program->signature.c_str();
 }
@@ -100,7 +133,7 @@ int thimble_program_run(thimble_program* program, const thimble_tensor* inputs, 
       if (!view.ok()) return view.status();
       views.push_back(std::move(*view));
     }
-    auto outputs = program->program->run(views);
+    auto outputs = program->file->run(*program->method, views);
     if (outputs.ok()) program->outputs = std::move(*outputs);
     return outputs.status();
   });
@@ -120,7 +153,7 @@ int thimble_program_output(const thimble_program* program, size_t index, thimble
                            std::to_string(program->outputs.size()));
     }
     const thimble::Tensor& tensor = program->outputs[index];
-    const thimble::TensorSpec& spec = program->program->signature().outputs[index];
+    const thimble::TensorSpec& spec = program->method->outputs[index];
     *output = {spec.name.c_str(), tensor.type->name.data(), tensor.shape.data(),
                static_cast<int32_t>(tensor.shape.size()), tensor.data.data()};
     return {};
@@ -130,7 +163,7 @@ int thimble_program_output(const thimble_program* program, size_t index, thimble
 int thimble_program_reset(thimble_program* program, char* error, size_t error_size) {
   return run_guarded(error, error_size, [&]() -> Status {
     const Status right = given({{"program", program}});
-    return right.ok() ? program->program->reset() : right;
+    return right.ok() ? program->file->reset(*program->method) : right;
   });
 }
 
@@ -139,7 +172,7 @@ int thimble_program_start_recording(thimble_program* program, int64_t max_calls,
   return run_guarded(error, error_size, [&]() -> Status {
     const Status right = given({{"program", program}});
     if (!right.ok()) return right;
-    return thimble::start_recording(program->program->recorder(), max_calls, max_bytes);
+    return thimble::start_recording(program->file->recorder(), max_calls, max_bytes);
   });
 }
 
@@ -148,7 +181,7 @@ int thimble_program_stop_recording(thimble_program* program, const char* path,
   return run_guarded(error, error_size, [&]() -> Status {
     const Status right = given({{"program", program}, {"path", path}, {"recording", recording}});
     if (!right.ok()) return right;
-    return thimble::stop_recording(program->program->recorder(), program->program->file(), path,
+    return thimble::stop_recording(program->file->recorder(), program->file->file(), path,
                                    recording);
   });
 }

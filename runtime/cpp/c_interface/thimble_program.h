@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/// A program of tensors: any module that python -m exporter captured. Only one thread at a time may
-/// use it.
+/// A method of a program of tensors: any module that python -m exporter captured. Only one thread
+/// at a time may use the methods of a file.
 typedef struct thimble_program thimble_program;
 
 typedef struct {
@@ -22,7 +22,8 @@ typedef struct {
   const void* data; /* the elements, row by row */
 } thimble_tensor;
 
-/// Loads a program of tensors. Returns null on failure.
+/// Loads a program of tensors; of several methods, the handle is for forward, or for the first if
+/// there is no forward, and each is loaded by its first run. Returns null on failure.
 THIMBLE_API thimble_program* thimble_program_load(const char* path,
                                                   const thimble_load_options* options, char* error,
                                                   size_t error_size);
@@ -32,6 +33,16 @@ THIMBLE_API thimble_program* thimble_program_load_bytes(const void* data, size_t
                                                         const char* name,
                                                         const thimble_load_options* options,
                                                         char* error, size_t error_size);
+
+/// Returns the names of the file's methods, as a JSON array in the order of the export. Valid as
+/// long as the program.
+THIMBLE_API const char* thimble_program_methods(const thimble_program* program);
+
+/// Returns another method of the same file, by its name. They share weights, threads, the recording
+/// and the buffers that both change. Either may be freed first. Returns null on failure.
+THIMBLE_API thimble_program* thimble_program_method(const thimble_program* program,
+                                                    const char* name, char* error,
+                                                    size_t error_size);
 
 /// Returns what it takes and returns, as a JSON object: "inputs" and "outputs", each with "name",
 /// "type" and "sizes", [least, most, symbol] each, where sizes of one symbol belong together; and
@@ -52,11 +63,11 @@ THIMBLE_API size_t thimble_program_outputs(const thimble_program* program);
 THIMBLE_API int thimble_program_output(const thimble_program* program, size_t index,
                                        thimble_tensor* output, char* error, size_t error_size);
 
-/// Gives the buffers that calls change the values that they had at the export. Returns 0 on
-/// success.
+/// Gives the buffers that calls change the values that they had at the export; those that other
+/// methods change as well too. Returns 0 on success.
 THIMBLE_API int thimble_program_reset(thimble_program* program, char* error, size_t error_size);
 
-/// Records the profile of a program's runs, as thimble_start_recording() and
+/// Records the profile of the runs of all methods of a file, as thimble_start_recording() and
 /// thimble_stop_recording() do.
 THIMBLE_API int thimble_program_start_recording(thimble_program* program, int64_t max_calls,
                                                 int64_t max_bytes, char* error, size_t error_size);

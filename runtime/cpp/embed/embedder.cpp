@@ -16,7 +16,7 @@ Result<std::unique_ptr<Embedder>> Embedder::load(Result<PteFile> file, const Loa
   if (!file.ok()) return file.status();
   std::unique_ptr<Embedder> embedder(new Embedder(std::move(*file)));
   Result<std::unique_ptr<LoadedMethod>> program =
-      LoadedMethod::load(embedder->file_, kForward, options, Signature::kRow);
+      LoadedMethod::load(OpenProgram::open(embedder->file_, options), kForward, Signature::kRow);
   if (!program.ok()) return program.status();
   embedder->program_ = std::move(*program);
   const Status status = embedder->load_texts();

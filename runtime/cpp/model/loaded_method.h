@@ -1,24 +1,17 @@
 #pragma once
 
-#include <executorch/extension/module/module.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
-#include "model/pte_file.h"
-#include "model/recorder.h"
-#include "model/session_handle.h"
-#include "model/xnnpack.h"
+#include "model/open_program.h"
 
 namespace thimble {
-
-/// The method that computes the complete model, by the name that ExecuTorch's runners use.
-inline constexpr const char* kForward = "forward";
 
 /// What a method takes and gives.
 enum class Signature {
@@ -27,12 +20,12 @@ enum class Signature {
   kRow      ///< `(tokens int64 (1, seq_len)) -> float32 (1, width)` of a whole text
 };
 
-/// A method of the program inside a PteFile, as ExecuTorch runs it.
+/// A method of a language model's program.
 class LoadedMethod {
  public:
-  /// Loads a method of `file`, which must outlive it.
-  static Result<std::unique_ptr<LoadedMethod>> load(const PteFile& file, const std::string& method,
-                                                    const LoadOptions& options,
+  /// Loads a method of an open program; the error of one that is not.
+  static Result<std::unique_ptr<LoadedMethod>> load(Result<std::shared_ptr<OpenProgram>> program,
+                                                    const std::string& method,
                                                     Signature signature = Signature::kLogits);
 
   const std::string& method() const { return method_; }
@@ -48,15 +41,15 @@ class LoadedMethod {
 
   /// The delegates it runs on, by ExecuTorch's names, separated by commas.
   const std::string& delegates() const { return delegates_; }
-  int32_t threads() const { return threads_; }
+  int32_t threads() const { return program_->threads(); }
   /// Null if the cache is not the CPU delegate's.
-  SessionHandle* session() const { return session_.get(); }
+  SessionHandle* session() const { return program_->session(); }
 
   /// Records what run() does; may be used from any thread.
-  Recorder& recorder() { return recorder_; }
+  Recorder& recorder() { return program_->recorder(); }
 
   /// A named blob, in place, valid as long as the program; empty if not found.
-  std::string_view named_data(const char* name);
+  std::string_view named_data(const char* name) { return program_->named_data(name); }
 
   /// Runs the method over tokens at positions start_pos ... The result has width() numbers: the
   /// logits of the last token, or the text's row. Valid until the next call.
@@ -83,9 +76,9 @@ class LoadedMethod {
                            const std::vector<thimble_segment>& segments);
 
  private:
-  LoadedMethod(const PteFile& file, const std::string& method, Signature signature)
-      : file_(file), method_(method), signature_(signature) {}
-  void note_facts();
+  LoadedMethod(std::shared_ptr<OpenProgram> program, const std::string& method, Signature signature)
+      : program_(std::move(program)), method_(method), signature_(signature) {}
+  const std::string& path() const { return program_->file().path(); }
   Result<const float*> execute(const std::vector<int64_t>& tokens, int64_t start_pos,
                                const char* phase);
   Status read_constants();
@@ -94,18 +87,11 @@ class LoadedMethod {
   Status no_method() const;
   Status other_signature(const executorch::runtime::MethodMeta& meta) const;
   Status check_signature(const executorch::runtime::MethodMeta& meta);
-  Status find_delegates(const executorch::runtime::MethodMeta& meta);
-  Status start(const LoadOptions& options, const executorch::runtime::MethodMeta& meta);
-  Status load_method(const LoadOptions& options);
+  Status load_method();
 
-  const PteFile& file_;
+  const std::shared_ptr<OpenProgram> program_;
   const std::string method_;
   const Signature signature_;
-  Recorder recorder_;
-  std::unique_ptr<SessionHandle> session_;  ///< closed after the module is gone
-  std::unique_ptr<ThreadPoolUse> pool_;     ///< ends after the module is gone; null where unused
-  std::unique_ptr<executorch::extension::Module> module_;
-  std::vector<executorch::runtime::FreeableBuffer> blobs_;
   int64_t max_seq_len_ = 0;
   int64_t max_context_len_ = 0;
   int64_t vocab_size_ = 0;
@@ -114,7 +100,6 @@ class LoadedMethod {
   std::vector<int32_t> eos_ids_;
   std::map<std::string, double> sampling_;
   std::string delegates_;
-  int32_t threads_ = 0;
   bool runs_segments_ = false;
   std::vector<float> logits_;  ///< of segments
 };

@@ -26,6 +26,8 @@ const char* own_backend(const MethodMeta& meta) {
   return nullptr;
 }
 
+bool is_one_instruction(const MethodMeta& meta) { return meta.num_instructions() == 1; }
+
 Result<std::string> delegates_of(const MethodMeta& meta, const std::string& path) {
   std::string delegates, last;
   for (size_t i = 0; i < meta.num_backends(); ++i) {

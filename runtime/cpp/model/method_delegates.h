@@ -19,6 +19,9 @@ std::string advice(executorch::runtime::Error error, const LogCapture& log, bool
 /// Our delegate that a method runs on; null: none.
 const char* own_backend(const executorch::runtime::MethodMeta& meta);
 
+/// Whether one instruction is the whole method: a call of a delegate, if it runs on one.
+bool is_one_instruction(const executorch::runtime::MethodMeta& meta);
+
 /// The delegates that a method of a file runs on, by ExecuTorch's names, separated by commas. Fails
 /// if this runner does not include one.
 Result<std::string> delegates_of(const executorch::runtime::MethodMeta& meta,

@@ -20,7 +20,7 @@ Result<std::shared_ptr<Model>> Model::load(Result<PteFile> file, const LoadOptio
   }
   std::shared_ptr<Model> model(new Model(std::move(*file)));
   Result<std::unique_ptr<LoadedMethod>> program =
-      LoadedMethod::load(model->file_, kForward, options);
+      LoadedMethod::load(OpenProgram::open(model->file_, options), kForward);
   if (!program.ok()) return program.status();
   model->program_ = std::move(*program);
   const SessionHandle* session = model->program_->session();

@@ -234,7 +234,7 @@ bool Recorder::is_recording() const {
   return recording_;
 }
 
-void Recorder::begin_call(const char* phase, int64_t tokens) {
+void Recorder::begin_call(const char* phase, int64_t tokens, const std::string& method) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return waiting_ == 0; });
   in_call_ = true;
@@ -245,7 +245,9 @@ void Recorder::begin_call(const char* phase, int64_t tokens) {
   last_call_ = room ? Fate::kRecorded : Fate::kDropped;
   ++(room ? recorded_.calls : recorded_.dropped_calls);
   tracer_->listen(room);
-  if (room) tracer_->name_block(std::string(phase) + " " + std::to_string(tokens));
+  if (!room) return;
+  tracer_->name_block(std::string(phase) + " " + std::to_string(tokens) +
+                      (method == "forward" ? "" : " " + method));
 }
 
 void Recorder::end_call() {

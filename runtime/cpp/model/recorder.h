@@ -61,11 +61,14 @@ class Recorder {
   enum class Fate { kUnrecorded, kRecorded, kDropped };
 
   /// A call of the program over some tokens, during this object's lifetime; one at a time. It
-  /// becomes a block of events, named by its phase and its tokens: "prefill 12", "decode 1".
+  /// becomes a block of events, named by its phase and its tokens, and by its method unless that is
+  /// "forward": "prefill 12", "decode 1", "run 1 encode".
   class Call {
    public:
-    Call(Recorder& recorder, const char* phase, int64_t tokens) : recorder_(recorder) {
-      recorder_.begin_call(phase, tokens);
+    Call(Recorder& recorder, const char* phase, int64_t tokens,
+         const std::string& method = "forward")
+        : recorder_(recorder) {
+      recorder_.begin_call(phase, tokens, method);
     }
     ~Call() { recorder_.end_call(); }
     Call(const Call&) = delete;
@@ -82,7 +85,7 @@ class Recorder {
   class Tracer;
   class Pause;
 
-  void begin_call(const char* phase, int64_t tokens);
+  void begin_call(const char* phase, int64_t tokens, const std::string& method);
   void end_call();
 
   mutable platform::Mutex mutex_;

@@ -29,7 +29,7 @@ void Recorder::note(const std::string&, const std::string&) {}
 
 bool Recorder::is_recording() const { return false; }
 
-void Recorder::begin_call(const char*, int64_t) {}
+void Recorder::begin_call(const char*, int64_t, const std::string&) {}
 
 void Recorder::end_call() {}
 

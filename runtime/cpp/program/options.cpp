@@ -284,6 +284,7 @@ std::vector<Option> all_options(Options* options) {
       text("--draft", &options->draft),
       tensor_file("--input", &options->inputs),
       tensor_file("--output", &options->outputs),
+      text("--method", &options->method),
       text("--session", &options->session),
       {"--etdump", "", true,
        [options](const std::string& name, const std::string& path) {
@@ -341,8 +342,8 @@ Status check(const Options& options) {
   }
   if (options.takes_tensors() && (options.prompt || options.chat || options.embed)) {
     return Status::error(
-        "--input and --output are for a program of tensors, -p, --chat and --embed for a model of "
-        "language: pass one of both");
+        "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
+        "model of language: pass one of both");
   }
   if (!options.prompt && !options.chat && !options.embed && !options.verify &&
       !options.takes_tensors()) {

@@ -33,6 +33,7 @@ struct Options {
   std::string draft;               ///< "ngram" or a smaller model's file; "": none
   std::vector<NamedFile> inputs;   ///< of a program of tensors
   std::vector<NamedFile> outputs;  ///< of it
+  std::string method;              ///< of it; "": its default
   std::string session;
   std::string etdump;
   std::string json;
@@ -47,7 +48,7 @@ struct Options {
   bool version = false;
 
   /// Whether they are for a program of tensors.
-  bool takes_tensors() const { return !inputs.empty() || !outputs.empty(); }
+  bool takes_tensors() const { return !inputs.empty() || !outputs.empty() || !method.empty(); }
 };
 
 /// Reads the command line. The error is one sentence with the value and what is allowed.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/json.h"
 #include "platform/output_file.h"
 #include "program/recording_signal.h"
 #include "tensors/npy.h"
@@ -59,26 +60,31 @@ Status run_on_files(const Options& options, bool* began) {
   }
   block_recording_signal();
   const Clock::time_point loading = Clock::now();
-  Result<std::unique_ptr<TensorProgram>> loaded =
-      TensorProgram::load(PteFile::open(options.model), options.load);
-  if (!loaded.ok()) return loaded.status();
-  TensorProgram& program = **loaded;
+  Result<std::unique_ptr<TensorProgram>> opened =
+      TensorProgram::open(PteFile::open(options.model), options.load);
+  if (!opened.ok()) return opened.status();
+  TensorProgram& program = **opened;
+  const Result<const MethodSignature*> found = program.find(options.method);
+  if (!found.ok()) return found.status();
+  const MethodSignature& method = **found;
+  const Status loaded = program.load(method);
+  if (!loaded.ok()) return loaded;
   const double load_s = seconds_since(loading);
   RecordingSignal signal(program.recorder(), options.etdump);
-  const Result<std::vector<size_t>> where = places(program.signature().outputs, options.outputs);
+  const Result<std::vector<size_t>> where = places(method.outputs, options.outputs);
   if (!where.ok()) return where.status();
   std::vector<TensorView> inputs;
   for (size_t i = 0; i < tensors.size(); ++i) {
     inputs.push_back(tensors[i].view(options.inputs[i].name));
   }
-  const Result<std::vector<TensorView>> ordered = in_order(program.signature(), inputs);
+  const Result<std::vector<TensorView>> ordered = in_order(method, inputs);
   if (!ordered.ok()) return ordered.status();
-  const Status fits = check_inputs(program.signature(), *ordered);
+  const Status fits = check_inputs(method, *ordered);
   if (!fits.ok()) return fits;
 
   *began = true;
   const Clock::time_point running = Clock::now();
-  const Result<std::vector<Tensor>> outputs = program.run(inputs);
+  const Result<std::vector<Tensor>> outputs = program.run(method, inputs);
   const double run_s = seconds_since(running);
   if (!outputs.ok()) return outputs.status();
   for (size_t i = 0; i < where->size(); ++i) {
@@ -88,14 +94,16 @@ Status run_on_files(const Options& options, bool* began) {
   const Status recorded = signal.finish();
   if (!recorded.ok()) return recorded;
   char line[128];
-  std::snprintf(line, sizeof(line), "{\"load_s\": %.6f, \"run_s\": %.6f, \"threads\": %d}\n",
+  std::snprintf(line, sizeof(line), ", \"load_s\": %.6f, \"run_s\": %.6f, \"threads\": %d}\n",
                 load_s, run_s, program.threads());
   if (!options.json.empty()) {
-    const Status written = platform::write_file(options.json, {line});
+    const Status written =
+        platform::write_file(options.json, {"{\"method\": " + quoted_json(method.name) + line});
     if (!written.ok()) return written;
   }
-  std::fprintf(stderr, "runner: ran in %.1f ms, ready in %.0f ms, %d thread%s\n", 1e3 * run_s,
-               1e3 * load_s, program.threads(), program.threads() == 1 ? "" : "s");
+  std::fprintf(stderr, "runner: %s ran in %.1f ms, ready in %.0f ms, %d thread%s\n",
+               method.name.c_str(), 1e3 * run_s, 1e3 * load_s, program.threads(),
+               program.threads() == 1 ? "" : "s");
   return {};
 }
 

@@ -50,6 +50,8 @@ constexpr const char* kLast =
     "  --input [NAME=]FILE  an input of a program of tensors: a .npy file of numpy's; one option\n"
     "                       for each, by name or in order\n"
     "  --output [NAME=]FILE where to write an output, as a .npy file; the same\n"
+    "  --method NAME        which method of a program of tensors runs (default: forward, or the\n"
+    "                       first one)\n"
     "  --threads N          1 to 256 (default: automatic)\n"
     "  --kv-cache TYPE      default (set in the file), float16, float32 or int8\n"
     "  --huge-pages         copy the weights into huge pages, if the system has them: faster\n"

@@ -122,8 +122,8 @@ std::string MethodSignature::to_json() const {
          ", \"outputs\": " + tensors(outputs) + ", \"state\": [" + names + "]}";
 }
 
-Result<MethodSignature> read_signature(std::string_view blob, const std::string& method,
-                                       const std::string& path) {
+Result<std::vector<MethodSignature>> read_signatures(std::string_view blob,
+                                                     const std::string& path) {
   if (blob.empty()) {
     return Status::error(path +
                          " does not take tensors: it is a language model, which runs with "
@@ -140,20 +140,20 @@ Result<MethodSignature> read_signature(std::string_view blob, const std::string&
                          ": export it again, or build a newer runner");
   }
   const FlatbufferTables methods = root.tables(kMethods);
+  std::vector<MethodSignature> signatures(methods.size());
   for (size_t i = 0; i < methods.size(); ++i) {
     const FlatbufferTable table = methods[i];
-    if (table.string(kMethodName) != method) continue;
-    MethodSignature signature;
-    signature.name = method;
-    if (!read_tensors(table.tables(kInputs), &signature.inputs) ||
+    MethodSignature& signature = signatures[i];
+    signature.name = table.string(kMethodName);
+    if (signature.name.empty() || !read_tensors(table.tables(kInputs), &signature.inputs) ||
         !read_tensors(table.tables(kOutputs), &signature.outputs)) {
       return damaged;
     }
     const FlatbufferStrings state = table.strings(kState);
     for (size_t j = 0; j < state.size(); ++j) signature.state.emplace_back(state[j]);
-    return signature;
   }
-  return Status::error(path + " has no method " + method + " in its signature: export it again");
+  if (signatures.empty()) return damaged;
+  return signatures;
 }
 
 Result<std::vector<TensorView>> in_order(const MethodSignature& signature,

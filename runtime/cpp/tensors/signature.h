@@ -46,9 +46,9 @@ struct MethodSignature {
   std::string to_json() const;
 };
 
-/// Reads the signature of one method.
-Result<MethodSignature> read_signature(std::string_view blob, const std::string& method,
-                                       const std::string& path);
+/// Reads the signatures of all methods of a file, in the order of its export; at least one.
+Result<std::vector<MethodSignature>> read_signatures(std::string_view blob,
+                                                     const std::string& path);
 
 /// Puts inputs into the order of the signature: by name, those without one in their own order.
 /// Fails if one is missing, too much, or given twice.

@@ -1,24 +1,15 @@
 #include "tensors/tensor_program.h"
 
 #include <executorch/extension/tensor/tensor.h>
-#include <executorch/runtime/backend/interface.h>
-#include <executorch/runtime/backend/options.h>
 
 #include <cstring>
 #include <utility>
-
-#include "model/log_capture.h"
-#include "model/mapped_loader.h"
-#include "model/method_delegates.h"
 
 namespace thimble {
 namespace {
 
 using executorch::extension::TensorPtr;
-using executorch::runtime::Error;
 using executorch::runtime::EValue;
-
-constexpr const char* kMethod = "forward";
 
 /// float32 elements as bfloat16.
 std::vector<uint8_t> rounded(const TensorView& given) {
@@ -62,99 +53,64 @@ class Arguments {
 
 }  // namespace
 
-Result<std::unique_ptr<TensorProgram>> TensorProgram::load(Result<PteFile> file,
+Result<std::unique_ptr<TensorProgram>> TensorProgram::open(Result<PteFile> file,
                                                            const LoadOptions& options) {
   if (!file.ok()) return file.status();
   std::unique_ptr<TensorProgram> program(new TensorProgram(std::move(*file)));
-  if (options.record) {
-    Status started = program->recorder_.start({});
-    if (!started.ok()) return started;
-  }
-  Status status = program->open();
-  if (status.ok()) status = program->start(options);
-  if (status.ok()) status = program->load_method();
+  Result<std::shared_ptr<OpenProgram>> opened = OpenProgram::open(program->file_, options);
+  if (!opened.ok()) return opened.status();
+  program->program_ = std::move(*opened);
+  const Status status = program->read_methods();
   if (!status.ok()) return status;
-  program->recorder_.note("model", program->file_.path());
-  program->recorder_.note("fingerprint", std::to_string(program->file_.fingerprint()));
-  program->recorder_.note("threads", std::to_string(program->threads_));
   return program;
 }
 
-Status TensorProgram::open() {
-  LogCapture log;
-  module_ = std::make_unique<executorch::extension::Module>(std::make_unique<MappedLoader>(file_));
-  const Error error = module_->load();
-  if (error != Error::Ok) {
-    return Status::error(file_.path() + " does not hold a program that ExecuTorch can load: " +
-                         reason(error, log) + ": export it again");
-  }
-  std::string_view bytes;
-  const auto map = module_->program()->get_named_data_map();
-  auto blob =
-      map.ok() ? (*map)->get_data(kSignature)
-               : executorch::runtime::Result<executorch::runtime::FreeableBuffer>(Error::NotFound);
-  if (blob.ok()) bytes = {static_cast<const char*>(blob->data()), blob->size()};
-  Result<MethodSignature> signature = read_signature(bytes, kMethod, file_.path());
-  if (signature.ok()) signature_ = std::move(*signature);
-  return signature.status();
-}
-
-/// Starts only the threads that the program will run on.
-Status TensorProgram::start(const LoadOptions& options) {
-  const auto meta = module_->method_meta(kMethod);
-  if (!meta.ok() || meta->num_inputs() != signature_.inputs.size() ||
-      meta->num_outputs() != signature_.outputs.size()) {
-    return Status::error(file_.path() + " has no method " + kMethod +
-                         " of its signature: export it again");
-  }
-  const Result<std::string> delegates = delegates_of(*meta, file_.path());
-  if (!delegates.ok()) return delegates.status();
-  if (own_backend(*meta) != nullptr) {
-    Result<std::unique_ptr<SessionHandle>> session = SessionHandle::open(options);
-    if (!session.ok()) return session.status();
-    session_ = std::move(*session);
-    threads_ = session_->threads();
-  }
-  if (session_ == nullptr || meta->num_instructions() > 1) {
-    pool_ = std::make_unique<ThreadPoolUse>(session_ == nullptr ? options.threads : threads_);
-    if (session_ == nullptr) threads_ = pool_->threads();
+Status TensorProgram::read_methods() {
+  Result<std::vector<MethodSignature>> methods =
+      read_signatures(program_->named_data(kSignature), file_.path());
+  if (!methods.ok()) return methods.status();
+  methods_ = std::move(*methods);
+  for (const MethodSignature& method : methods_) {
+    const auto meta = program_->meta(method.name);
+    if (!meta || meta->num_inputs() != method.inputs.size() ||
+        meta->num_outputs() != method.outputs.size()) {
+      return Status::error(file_.path() + " has no method " + method.name +
+                           " of its signature: export it again");
+    }
   }
   return {};
 }
 
-Status TensorProgram::load_method() {
-  LogCapture log;
-  executorch::runtime::BackendOptions<1> session_option;
-  executorch::runtime::LoadBackendOptionsMap backend_options;
-  const auto meta = module_->method_meta(kMethod);
-  if (session_ != nullptr && meta.ok()) {
-    (void)session_option.set_option(THIMBLE_SESSION_OPTION, session_->id());
-    (void)backend_options.set_options(own_backend(*meta), session_option.view());
+Result<const MethodSignature*> TensorProgram::find(const std::string& name) const {
+  std::string names;
+  for (const MethodSignature& method : methods_) {
+    if (method.name == (name.empty() ? kForward : name)) return &method;
+    names += (names.empty() ? "" : ", ") + method.name;
   }
-  const Error error = module_->load_method(kMethod, nullptr, recorder_.tracer(), &backend_options,
-                                           operator_kernels());
-  if (error == Error::Ok) return {};
-  return Status::error("cannot load " + file_.path() + ": " +
-                       advice(error, log, session_ != nullptr));
+  if (name.empty()) return &methods_.front();
+  return Status::error(file_.path() + " has no method " + name + ": it has " + names);
 }
 
-Result<std::vector<Tensor>> TensorProgram::run(const std::vector<TensorView>& inputs) {
-  const Result<std::vector<TensorView>> ordered = in_order(signature_, inputs);
+Status TensorProgram::load(const MethodSignature& method) { return program_->load(method.name); }
+
+Result<std::vector<Tensor>> TensorProgram::run(const MethodSignature& method,
+                                               const std::vector<TensorView>& inputs) {
+  const Result<std::vector<TensorView>> ordered = in_order(method, inputs);
   if (!ordered.ok()) return ordered.status();
-  const Status status = check_inputs(signature_, *ordered);
+  Status status = check_inputs(method, *ordered);
+  if (status.ok()) status = load(method);
   if (!status.ok()) return status;
 
-  const Arguments arguments(signature_, *ordered);
-  LogCapture log;
-  const Recorder::Call call(recorder_, "run", 1);
-  const auto values = module_->execute(kMethod, arguments.values());
+  const Arguments arguments(method, *ordered);
+  const Recorder::Call call(recorder(), "run", 1, method.name);
+  const auto values = program_->execute(method.name, arguments.values());
   if (!values.ok()) {
-    return Status::error(file_.path() +
-                         " failed: " + advice(values.error(), log, session_ != nullptr));
+    return Status::error("the method " + method.name + " of " + file_.path() +
+                         " failed: " + values.message());
   }
   std::vector<Tensor> outputs;
-  for (size_t i = 0; i < values->size() && i < signature_.outputs.size(); ++i) {
-    const TensorSpec& spec = signature_.outputs[i];
+  for (size_t i = 0; i < values->size() && i < method.outputs.size(); ++i) {
+    const TensorSpec& spec = method.outputs[i];
     const EValue& value = (*values)[i];
     if (!value.isTensor() || value.toTensor().scalar_type() != spec.type->scalar) {
       return Status::error("the output " + spec.name + " of " + file_.path() + " is not " +
@@ -169,10 +125,6 @@ Result<std::vector<Tensor>> TensorProgram::run(const std::vector<TensorView>& in
   return outputs;
 }
 
-Status TensorProgram::reset() {
-  LogCapture log;
-  (void)module_->unload_method(kMethod);
-  return load_method();
-}
+Status TensorProgram::reset(const MethodSignature& method) { return program_->reload(method.name); }
 
 }  // namespace thimble

@@ -1,56 +1,56 @@
 #pragma once
 
-#include <executorch/extension/module/module.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
+#include "model/open_program.h"
 #include "model/pte_file.h"
-#include "model/recorder.h"
-#include "model/session_handle.h"
-#include "model/xnnpack.h"
 #include "tensors/signature.h"
 
 namespace thimble {
 
-/// A method of a `.pte` that takes tensors and returns tensors: any module that python -m exporter
-/// captured. Its buffers that a call changes keep their values until reset().
+/// A `.pte` whose methods take tensors and return tensors: any module that python -m exporter
+/// captured. Buffers that calls change keep their values until reset().
 class TensorProgram {
  public:
-  /// Loads `forward` of an open file; the error of one that is not.
-  static Result<std::unique_ptr<TensorProgram>> load(Result<PteFile> file,
+  /// Opens the program of an open file; the error of one that is not.
+  static Result<std::unique_ptr<TensorProgram>> open(Result<PteFile> file,
                                                      const LoadOptions& options);
 
-  const MethodSignature& signature() const { return signature_; }
   const PteFile& file() const { return file_; }
-  int32_t threads() const { return threads_; }
-
+  /// Threads of the loaded methods.
+  int32_t threads() const { return program_->threads(); }
   /// Records what run() does; may be used from any thread.
-  Recorder& recorder() { return recorder_; }
+  Recorder& recorder() { return program_->recorder(); }
 
-  /// Runs the method. Inputs have a name each, or are in the signature's order; what is given is
-  /// only read. The outputs are in the signature's order.
-  Result<std::vector<Tensor>> run(const std::vector<TensorView>& inputs);
+  /// All methods, in the order of the export.
+  const std::vector<MethodSignature>& methods() const { return methods_; }
 
-  /// Gives the buffers that calls change the values that they had at the export.
-  Status reset();
+  /// The method of a name; "": forward, or the first if there is no forward. The error has the
+  /// names.
+  Result<const MethodSignature*> find(const std::string& name) const;
+
+  /// Loads a method of methods() before its first run, which does it otherwise.
+  Status load(const MethodSignature& method);
+
+  /// Runs a method of methods(). Inputs have a name each, or are in the signature's order; what is
+  /// given is only read. The outputs are in the signature's order.
+  Result<std::vector<Tensor>> run(const MethodSignature& method,
+                                  const std::vector<TensorView>& inputs);
+
+  /// Gives the buffers that calls of a method change the values that they had at the export.
+  Status reset(const MethodSignature& method);
 
  private:
   explicit TensorProgram(PteFile file) : file_(std::move(file)) {}
-  Status open();
-  Status start(const LoadOptions& options);
-  Status load_method();
+  Status read_methods();
 
   PteFile file_;
-  MethodSignature signature_;
-  Recorder recorder_;
-  std::unique_ptr<SessionHandle> session_;  ///< closed after the module is gone
-  std::unique_ptr<ThreadPoolUse> pool_;     ///< ends after the module is gone; null where unused
-  std::unique_ptr<executorch::extension::Module> module_;
-  int32_t threads_ = 0;
+  std::shared_ptr<OpenProgram> program_;
+  std::vector<MethodSignature> methods_;
 };
 
 }  // namespace thimble

@@ -1,0 +1,32 @@
+"""A decoder in two parts, by the names of stock ExecuTorch's MultimodalRunner: between them, rows
+of pictures or sound can stand beside those of tokens."""
+
+from torch import Tensor, nn
+
+from exporter.models.decoder import CausalLM
+
+TOKEN_EMBEDDING, TEXT_DECODER = "token_embedding", "text_decoder"
+
+
+class _Part(CausalLM):
+    """A part of a model: the same modules, by the same names."""
+
+    def __init__(self, whole: CausalLM) -> None:
+        nn.Module.__init__(self)
+        self.config = whole.config
+        self.model, self.lm_head = whole.model, whole.lm_head
+        self.max_context_len = whole.max_context_len
+
+
+class TokenEmbedding(_Part):
+    def forward(self, tokens: Tensor) -> Tensor:  # type: ignore[override]  # it has no position
+        """Maps token ids int64 (1, seq_len) to hidden states (1, seq_len, hidden_size)."""
+        return self.embed(tokens)
+
+
+class TextDecoder(_Part):
+    """The decoder behind the embedding, over the cache of the whole model: its first input is
+    float32 (1, seq_len, hidden_size), the hidden states in front of the first layer."""
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        return tokens
