@@ -8,7 +8,7 @@ from torch import nn
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.models.encoder import EmbeddingModel
-from exporter.models.encoder_spec import EncoderSpec
+from exporter.models.encoder_spec import AnyEncoderSpec
 from quant.modules import QuantizedEmbedding, set_weight
 from quant.progress import ProgressCallback, ProgressMeter
 from quant.rotation.inputs import rotate_blocks
@@ -37,7 +37,7 @@ def stored_scheme(scheme: Scheme) -> Scheme:
 @torch.no_grad()
 def load_quantized(
     model: EmbeddingModel,
-    checkpoint: Checkpoint[EncoderSpec],
+    checkpoint: Checkpoint[AnyEncoderSpec],
     scheme: Scheme,
     progress: ProgressCallback | None,
 ) -> None:

@@ -7,7 +7,7 @@ import tokenizers
 
 from exporter.embedding.settings import EmbeddingSettings
 from exporter.errors import ExportError
-from exporter.models.encoder_spec import EncoderSpec
+from exporter.models.encoder_spec import AnyEncoderSpec
 from exporter.tokenizer import CompiledTokenizer, TokenizerError, compile_tokenizer
 from exporter.tokenizer.document import tokenizer_document
 from exporter.tokenizer.library import as_tokenizer_error, load_library_tokenizer
@@ -49,7 +49,7 @@ class TextReader:
 
 
 def open_tokenizer(
-    directory: Path, spec: EncoderSpec, settings: EmbeddingSettings, max_seq_len: int | None
+    directory: Path, spec: AnyEncoderSpec, settings: EmbeddingSettings, max_seq_len: int | None
 ) -> tuple[CompiledTokenizer, TextReader]:
     """Compiles a model's tokenizer, and opens it with its own library.
 

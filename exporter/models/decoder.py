@@ -29,6 +29,7 @@ from exporter.models.spec import (
     MlpSpec,
     Norms,
 )
+from exporter.models.text_attention import TextAttention
 from quant.protocols import Block, WeightSource
 
 MixerModule = Attention | SharedAttention | ShortConvolution | GatedDeltaNet
@@ -125,6 +126,8 @@ def _mixer(decoder: DecoderSpec, index: int) -> tuple[str, MixerModule]:
     query_rope = key_rope if mixer.query_rotary is None else tables.index(mixer.query_rotary)
     if mixer.shares is not None:
         return "self_attn", SharedAttention(mixer, size, eps, query_rope)
+    if mixer.text is not None:
+        return "self_attn", TextAttention(mixer, size, eps, query_rope, key_rope)
     kept_as = index if index in decoder.shared_layers else None
     return "self_attn", Attention(mixer, size, eps, query_rope, key_rope, kept_as)
 
@@ -151,9 +154,16 @@ class Decoder(nn.Module):
     def ropes(self, start_pos: int, seq_len: int) -> tuple[Rope, ...]:
         """Returns each table's rows for positions start_pos .. start_pos + seq_len - 1."""
         return tuple(
+            (cos.narrow(0, start_pos, seq_len), sin.narrow(0, start_pos, seq_len))
+            for cos, sin in self.tables()
+        )
+
+    def tables(self) -> tuple[Rope, ...]:
+        """Returns the rotary tables of all positions."""
+        return tuple(
             (
-                self.get_buffer(_numbered("rope_cos", index)).narrow(0, start_pos, seq_len),
-                self.get_buffer(_numbered("rope_sin", index)).narrow(0, start_pos, seq_len),
+                self.get_buffer(_numbered("rope_cos", index)),
+                self.get_buffer(_numbered("rope_sin", index)),
             )
             for index in range(self._tables)
         )
