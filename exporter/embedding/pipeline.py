@@ -16,6 +16,7 @@ from exporter.checkpoint.encoder import open_encoder
 from exporter.embedding.blob import EMBEDDING, write_blob
 from exporter.embedding.quality import (
     EmbeddingQuality,
+    calibration_text,
     compare,
     float_rows,
     held_out_sentences,
@@ -37,6 +38,7 @@ from quant.scheme import Scheme
 # Rows of a call, in which several short texts share the products, if the model has them.
 LEAST_ROWS = 512
 _DELEGATE = "cpu"
+_CALIBRATION = (96, 128)  # windows, and tokens of each
 _EXAMPLE = 3  # tokens: any number above 1
 
 
@@ -46,6 +48,7 @@ class EmbeddingOptions:
 
     Attributes:
         directory: the checkpoint, with the tokenizer's files.
+        name: what to call the model; None: as the directory.
         out: the `.pte` to write.
         scheme: how weights are stored.
         max_seq_len: the most tokens of a text; None: the model's own limit.
@@ -56,6 +59,7 @@ class EmbeddingOptions:
     directory: Path
     out: Path
     scheme: Scheme
+    name: str | None = None
     max_seq_len: int | None = None
     delegate: str = _DELEGATE
     etrecord: Path | None = None
@@ -95,7 +99,8 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
         listener.stage("load" if options.scheme.name == "none" else "quantize")
         rows = _rows(checkpoint.config, reader)
         reference = _reference(checkpoint, settings, texts, rows)
-        load_quantized(model, checkpoint, options.scheme, listener.progress)
+        calibration = _calibration(options.scheme, reader)
+        load_quantized(model, checkpoint, options.scheme, calibration, listener.progress)
         listener.stage("capture")
         program = capture(model, rows)
         report = _describe(options, checkpoint, settings, reader)
@@ -182,6 +187,13 @@ def _check(
     return compare(reference, texts, lambda tokens: step(torch.tensor([tokens]))[0])
 
 
+def _calibration(scheme: Scheme, reader: TextReader) -> Tensor | None:
+    """Returns the text that a scheme is calibrated on: int64 (windows, seq_len)."""
+    if not scheme.needs_calibration:
+        return None
+    return reader.windows(calibration_text(), *_CALIBRATION)
+
+
 def _rows(spec: AnyEncoderSpec, reader: TextReader) -> int:
     """Returns the most rows of a call."""
     return max(reader.max_seq_len, min(LEAST_ROWS, spec.max_seq_len))
@@ -209,7 +221,7 @@ def _describe(
     shapes = [p.numel() for p in _empty(spec, settings.spec).parameters()]
     return {
         "model": {
-            "name": checkpoint.name,
+            "name": options.name or checkpoint.name,
             "model_type": spec.model_type,
             "task": "embedding",
             "parameters": sum(shapes),

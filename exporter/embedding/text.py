@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tokenizers
+import torch
+from torch import Tensor
 
 from exporter.embedding.settings import EmbeddingSettings
 from exporter.errors import ExportError
@@ -46,6 +48,20 @@ class TextReader:
         template = self.template
         room = self.max_seq_len - len(template.before) - len(template.after)
         return [*template.before, *_encode(self._tokenizer, text)[:room], *template.after]
+
+    def windows(self, text: str, most: int, length: int) -> Tensor:
+        """Cuts a text into windows of equal length, of which it takes `most`, far apart.
+
+        Returns:
+            int64 (windows, length), or of the model's limit if that is shorter; each is a text with
+            the tokens around it.
+        """
+        before, after = self.template.before, self.template.after
+        room = min(length, self.max_seq_len) - len(before) - len(after)
+        tokens = _encode(self._tokenizer, text)
+        starts = range(0, len(tokens) - room + 1, room)
+        kept = starts[:: max(1, len(starts) // most)][:most]
+        return torch.tensor([[*before, *tokens[at : at + room], *after] for at in kept])
 
 
 def open_tokenizer(

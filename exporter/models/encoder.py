@@ -4,6 +4,9 @@ Modules carry the names of the decoder's where they do the same. `forward` is th
 captured: of one text, which a runtime may repeat for several in a call.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +24,8 @@ from exporter.models.encoder_spec import (
 from exporter.models.mlp import ACTIVATIONS, MLP
 from exporter.models.norm import stream_norm
 from exporter.models.rotary_tables import rope_table
+from exporter.models.spec import Norms
+from quant.protocols import Block, Part
 
 _LEAST_SQUARE = 1e-24  # as of the length 1e-12, by which torch divides at least
 
@@ -38,7 +43,21 @@ class EncoderAttention(nn.Module):
         self.v_proj = nn.Linear(hidden_size, size)
         self.o_proj = nn.Linear(size, hidden_size)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def block(self, path: str, sum_norm: str) -> Block:
+        """Returns the description that quantization uses."""
+        q, k, v, o = (f"{path}.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj"))
+        return Block(
+            module=path,
+            norm=None,
+            readers=(Part(f"{path}.qkv_proj", (q, k, v), joins=True),),
+            last=Part(o, (o,)),
+            after=None,
+            feeds_last=v,
+            heads=(v, self.head_dim),
+            sum_norm=sum_norm,
+        )
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
         heads = (*x.shape[:2], -1, self.head_dim)
         q, k, v = (proj(x).view(heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
         out = torch.ops.thimble.segment_attention(q, k, v, self.scale, self.window, False)
@@ -56,9 +75,15 @@ class EncoderLayer(nn.Module):
         self.mlp = MLP(spec.feed_forward, size)
         self.mlp_layer_norm = nn.LayerNorm(size, eps)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.self_attn_layer_norm(x + self.self_attn(x))
-        return self.mlp_layer_norm(x + self.mlp(x, Context(())))
+    def blocks(self) -> Sequence[Block]:
+        """Returns the layer's blocks in the order of computation."""
+        mlp = self.mlp.block("mlp", Norms(None))
+        attention = self.self_attn.block("self_attn", "self_attn_layer_norm")
+        return attention, replace(mlp, sum_norm="mlp_layer_norm")
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        x = self.self_attn_layer_norm(x + self.self_attn(x, context))
+        return self.mlp_layer_norm(x + self.mlp(x, context))
 
 
 class Encoder(nn.Module):
@@ -85,9 +110,9 @@ class Encoder(nn.Module):
         return self.embedding_layer_norm(x)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embed(tokens)
+        x, context = self.embed(tokens), Context(())
         for layer in self.layers:
-            x = layer(x)
+            x = layer(x, context)
         return x
 
 

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
@@ -196,6 +197,39 @@ def test_a_whole_model_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -
     assert quality is not None and quality.cosine_worst > 0.98
 
 
+@pytest.mark.parametrize("name", ["bert", "gemma3_text"])
+def test_gptq_is_closer_than_rounding(name: str, tmp_path: Path, cpp_build: Path) -> None:
+    """Of blocks with a norm behind the sum, and of blocks with norms before and after."""
+    save_bert(tmp_path) if name == "bert" else save_whole(name, tmp_path)
+    found = {}
+    for scheme in ("rtn4", "gptq4"):
+        out = tmp_path / f"{scheme}.pte"
+        found[scheme] = export_embedding(EmbeddingOptions(tmp_path, out, Scheme(scheme))).quality
+        assert read_report(out)["quantization"]["bits"] == 4
+    rounded, solved = found["rtn4"], found["gptq4"]
+    assert rounded is not None and solved is not None
+    assert solved.cosine_mean > rounded.cosine_mean and solved.cosine_worst > 0.9
+
+
+def test_a_hub_id_is_known_by_its_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpp_build: Path
+) -> None:
+    """From the hub's cache, without a network."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    repository = tmp_path / "models--some-org--some-bert"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    save_bert(snapshot, "mean_tokens")
+    out = tmp_path / "model.pte"
+    result = CliRunner().invoke(main, ["some-org/some-bert", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    model = read_report(out)["model"]
+    assert (model["name"], model["pooling"]) == ("some-org/some-bert", "mean")
+
+
 def config(**fields: object) -> Break:
     def change(directory: Path) -> None:
         path = directory / "config.json"
@@ -262,7 +296,7 @@ def test_what_is_refused(change: Break, sentence: str, tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (dict(delegate="xnnpack"), "xnnpack does not support encoders yet"),
-        (dict(scheme=Scheme("gptq4")), "--quant gptq4 is not supported for encoders yet"),
+        (dict(scheme=Scheme("awq4")), "--quant awq4 is not supported for encoders"),
         (dict(max_seq_len=2), "--max-seq-len 2 is not possible; it must be from 3 to 40"),
     ],
 )

@@ -46,7 +46,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=library, **names)
 
 
-def save_bert(directory: Path, pooling: str = "mean", normalize: bool = True) -> BertModel:
+def save_bert(directory: Path, pooling: str = "mean_tokens", normalize: bool = True) -> BertModel:
     """Writes a model with random weights, whose files say how to pool."""
     torch.manual_seed(0)
     tokens = tokenizer()
