@@ -38,8 +38,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Block:
-    """(hidden + after(module(norm(hidden), context))) * times: one block of a layer, and its
-    linears.
+    """sum_norm((hidden + after(module(norm(hidden), context))) * times): one block of a layer, with
+    its linears.
 
     Attributes:
         module: path in the layer, such as "self_attn".
@@ -55,6 +55,8 @@ class Block:
             stays in floats; the module is then a `Mixture`. None: there are no experts.
         times: path of a number by which the hidden states behind the block are multiplied; None:
             they are not.
+        sum_norm: path of the norm of the sum, which is then the hidden states behind the block
+            (BERT); None: there is none.
         leaves: how many numbers of a token it leaves in the context for later layers.
         branch: "opens": the next block, which "closes", reads what this one reads, and adds to what
             this one returns. None: it reads what the block before returns.
@@ -69,6 +71,7 @@ class Block:
     heads: tuple[str, int] | None
     router: str | None = None
     times: str | None = None
+    sum_norm: str | None = None
     leaves: int = 0
     branch: Literal["opens", "closes"] | None = None
 

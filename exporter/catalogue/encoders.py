@@ -6,12 +6,17 @@ from exporter.catalogue.weight_files import CONFIG
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
-ENCODERS = ("bert", "roberta", "xlm-roberta")  # what model_type names, of exporter.models.encoders
+MODULES = "modules.json"  # of sentence-transformers: what becomes of a text's hidden states
+# What model_type names, of exporter.models.encoders: encoders, and decoders that are encoders where
+# modules.json pools their rows.
+ENCODERS = ("bert", "modernbert", "roberta", "xlm-roberta")
+DECODERS = ("gemma3_text", "qwen3")
 
 
 def is_encoder(directory: Path) -> bool:
     """Whether a directory holds an encoder, by its config."""
     try:
-        return read_object(directory / CONFIG).get("model_type") in ENCODERS
+        model_type = read_object(directory / CONFIG).get("model_type")
     except (OSError, ExportError):  # what reads it as a decoder's says why it cannot be read
         return False
+    return model_type in ENCODERS or (model_type in DECODERS and (directory / MODULES).is_file())

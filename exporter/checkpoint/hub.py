@@ -38,6 +38,16 @@ _NEEDED = [
     "merges.txt",
     "chat_template.jinja",
 ]
+_OF_ENCODERS = [
+    "modules.json",
+    "*/config.json",
+    "*/model.safetensors",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "vocab.txt",
+    "sentencepiece.bpe.model",
+]
+_CONFIGS = ["config.json", "modules.json"]  # which tell an encoder
 _SAFETENSORS = "model*.safetensors"
 _PICKLED = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
 
@@ -68,10 +78,24 @@ def download_file(name: str) -> Path:
 
 def download_model(hub_id: str) -> Path:
     """As `download` does; pickled weights too where the model has no others."""
-    directory = download(hub_id)
+    return _with_weights(hub_id, _NEEDED)
+
+
+def download_configs(hub_id: str) -> Path:
+    """As `download` does, of the files alone that tell what the model is."""
+    return download(hub_id, _CONFIGS)
+
+
+def download_encoder(hub_id: str) -> Path:
+    """As `download_model` does, with what becomes of an encoder's hidden states."""
+    return _with_weights(hub_id, [*_NEEDED, *_OF_ENCODERS])
+
+
+def _with_weights(hub_id: str, patterns: list[str]) -> Path:
+    directory = download(hub_id, patterns)
     if any(directory.glob(_SAFETENSORS)):
         return directory
-    return download(hub_id, [*_NEEDED, *_PICKLED])
+    return download(hub_id, [*patterns, *_PICKLED])
 
 
 def download(hub_id: str, patterns: list[str] = _NEEDED) -> Path:

@@ -187,10 +187,10 @@ def main(request: Request) -> None:
         )
     if request.cache is not None and request.no_cache:
         raise click.UsageError("--cache and --no-cache contradict each other; use only one.")
-    from exporter.commands.embedding import encoder_directory, run_embedding_export
+    from exporter.commands.embedding import names_encoder, run_embedding_export
 
-    encoder = encoder_directory(request)
-    if encoder is not None and (request.explain or request.explain_json is not None):
+    encoder = names_encoder(request)
+    if encoder and (request.explain or request.explain_json is not None):
         raise click.UsageError("--explain does not support models of embeddings yet.")
     if request.explain or request.explain_json is not None:
         if request.out is not None or request.etrecord is not None:
@@ -201,10 +201,10 @@ def main(request: Request) -> None:
         return
     if request.out is None:
         raise click.UsageError("No output file was given; add --out model.pte.")
-    if encoder is not None:
+    if encoder:
         source = click.get_current_context().get_parameter_source("scheme")
         default = source is ParameterSource.DEFAULT
-        run_embedding_export(request, encoder, request.out, default)
+        run_embedding_export(request, request.out, default)
         return
     from exporter.commands.export import run_export
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.catalogue.encoders import is_encoder
+from exporter.catalogue.names import is_hub_id
 from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file
 from exporter.commands.request import Request
@@ -35,16 +36,38 @@ _OF_DECODERS = (
 )
 
 
-def encoder_directory(request: Request) -> Path | None:
-    """Returns the directory of the request's model if it is an encoder's; else None."""
-    named = request.checkpoint if request.checkpoint is not None else request.model
+def names_encoder(request: Request) -> bool:
+    """Whether the request's model is an encoder: a directory, or on the hub."""
+    named = _named(request)
     if named is None:
-        return None
+        return False
     directory = Path(named).expanduser()
-    return directory if directory.is_dir() and is_encoder(directory) else None
+    if directory.is_dir() or not is_hub_id(named):
+        return directory.is_dir() and is_encoder(directory)
+    with importing():
+        from exporter.checkpoint.hub import download_configs
+
+    try:
+        return is_encoder(download_configs(named))
+    except ExportError:  # the export of a decoder says why it cannot be downloaded
+        return False
 
 
-def run_embedding_export(request: Request, directory: Path, out: Path, default: bool) -> None:
+def _named(request: Request) -> str | None:
+    named = request.checkpoint if request.checkpoint is not None else request.model
+    return None if named is None else str(named)
+
+
+def _directory(named: str) -> Path:
+    directory = Path(named).expanduser()
+    if directory.is_dir():
+        return directory
+    from exporter.checkpoint.hub import download_encoder
+
+    return download_encoder(named)
+
+
+def run_embedding_export(request: Request, out: Path, default: bool) -> None:
     """Runs one export to `out` and prints a summary.
 
     Exits with 2 if the request is not possible, which is detected before any stage begins; with 1
@@ -59,9 +82,13 @@ def run_embedding_export(request: Request, directory: Path, out: Path, default: 
     with importing():
         from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
 
+    named = _named(request)
+    assert named is not None
     with working() as display:
+        directory = _directory(named)
         options = EmbeddingOptions(
             directory=directory,
+            name=named if is_hub_id(named) else directory.resolve().name,
             out=out,
             scheme=scheme,
             max_seq_len=request.max_seq_len,

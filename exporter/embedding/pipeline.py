@@ -16,6 +16,7 @@ from exporter.checkpoint.encoder import open_encoder
 from exporter.embedding.blob import EMBEDDING, write_blob
 from exporter.embedding.quality import (
     EmbeddingQuality,
+    calibration_text,
     compare,
     float_rows,
     held_out_sentences,
@@ -31,12 +32,13 @@ from exporter.file.report import NOT_RUN, Report
 from exporter.file.writing import seal_files, write_program
 from exporter.listener import SILENT, Listener
 from exporter.models.encoder import EmbeddingModel
-from exporter.models.encoder_spec import EmbeddingSpec, EncoderSpec
+from exporter.models.encoder_spec import AnyEncoderSpec, EmbeddingSpec
 from quant.scheme import Scheme
 
 # Rows of a call, in which several short texts share the products, if the model has them.
 LEAST_ROWS = 512
 _DELEGATE = "cpu"
+_CALIBRATION = (96, 128)  # windows, and tokens of each
 _EXAMPLE = 3  # tokens: any number above 1
 
 
@@ -46,6 +48,7 @@ class EmbeddingOptions:
 
     Attributes:
         directory: the checkpoint, with the tokenizer's files.
+        name: what to call the model; None: as the directory.
         out: the `.pte` to write.
         scheme: how weights are stored.
         max_seq_len: the most tokens of a text; None: the model's own limit.
@@ -56,6 +59,7 @@ class EmbeddingOptions:
     directory: Path
     out: Path
     scheme: Scheme
+    name: str | None = None
     max_seq_len: int | None = None
     delegate: str = _DELEGATE
     etrecord: Path | None = None
@@ -82,8 +86,8 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
     options = replace(options, scheme=stored_scheme(options.scheme))
     check_outputs(options.out, options.etrecord, [options.directory])
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
-        checkpoint = open_encoder(options.directory)
         settings = read_settings(options.directory)
+        checkpoint = open_encoder(options.directory, settings.dense)
         compiled, reader = open_tokenizer(
             options.directory, checkpoint.config, settings, options.max_seq_len
         )
@@ -93,10 +97,12 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
         checkpoint.check(model)
         texts = [reader.encode(sentence) for sentence in held_out_sentences()]
         listener.stage("load" if options.scheme.name == "none" else "quantize")
-        reference = _reference(checkpoint, settings, texts)
-        load_quantized(model, checkpoint, options.scheme, listener.progress)
+        rows = _rows(checkpoint.config, reader)
+        reference = _reference(checkpoint, settings, texts, rows)
+        calibration = _calibration(options.scheme, reader)
+        load_quantized(model, checkpoint, options.scheme, calibration, listener.progress)
         listener.stage("capture")
-        program = capture(model, _rows(checkpoint.config, reader))
+        program = capture(model, rows)
         report = _describe(options, checkpoint, settings, reader)
         blobs = {
             TOKENIZER: compiled.data,
@@ -128,6 +134,7 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
 def capture(model: EmbeddingModel, rows: int) -> ExportedProgram:
     """Captures `forward(tokens (1, seq_len))` with seq_len in 1 .. rows, the most of a call."""
     model.eval().requires_grad_(False)
+    model.setup_positions(rows)
     dims = ({1: Dim("seq_len", min=1, max=rows)},)
     example = (torch.zeros(1, _EXAMPLE, dtype=torch.long),)
     program = export(model, example, dynamic_shapes=dims)
@@ -152,17 +159,21 @@ def _require_whole(lowered: Lowered) -> None:
         )
 
 
-def _empty(encoder: EncoderSpec, embedding: EmbeddingSpec) -> EmbeddingModel:
+def _empty(encoder: AnyEncoderSpec, embedding: EmbeddingSpec) -> EmbeddingModel:
     with torch.device("meta"):
         return EmbeddingModel(encoder, embedding)
 
 
 def _reference(
-    checkpoint: Checkpoint[EncoderSpec], settings: EmbeddingSettings, texts: Sequence[list[int]]
+    checkpoint: Checkpoint[AnyEncoderSpec],
+    settings: EmbeddingSettings,
+    texts: Sequence[list[int]],
+    rows: int,
 ) -> Tensor:
     """Returns the embeddings of the model in floats."""
     model = _empty(checkpoint.config, settings.spec)
     checkpoint.load_into(model, "")
+    model.setup_positions(rows)
     return float_rows(model.eval(), texts)
 
 
@@ -176,12 +187,19 @@ def _check(
     return compare(reference, texts, lambda tokens: step(torch.tensor([tokens]))[0])
 
 
-def _rows(spec: EncoderSpec, reader: TextReader) -> int:
+def _calibration(scheme: Scheme, reader: TextReader) -> Tensor | None:
+    """Returns the text that a scheme is calibrated on: int64 (windows, seq_len)."""
+    if not scheme.needs_calibration:
+        return None
+    return reader.windows(calibration_text(), *_CALIBRATION)
+
+
+def _rows(spec: AnyEncoderSpec, reader: TextReader) -> int:
     """Returns the most rows of a call."""
     return max(reader.max_seq_len, min(LEAST_ROWS, spec.max_seq_len))
 
 
-def _constant_methods(spec: EncoderSpec, reader: TextReader) -> dict[str, object]:
+def _constant_methods(spec: AnyEncoderSpec, reader: TextReader) -> dict[str, object]:
     rows = _rows(spec, reader)
     return {
         "get_max_seq_len": rows,
@@ -194,7 +212,7 @@ def _constant_methods(spec: EncoderSpec, reader: TextReader) -> dict[str, object
 
 def _describe(
     options: EmbeddingOptions,
-    checkpoint: Checkpoint[EncoderSpec],
+    checkpoint: Checkpoint[AnyEncoderSpec],
     settings: EmbeddingSettings,
     reader: TextReader,
 ) -> Report:
@@ -203,7 +221,7 @@ def _describe(
     shapes = [p.numel() for p in _empty(spec, settings.spec).parameters()]
     return {
         "model": {
-            "name": checkpoint.name,
+            "name": options.name or checkpoint.name,
             "model_type": spec.model_type,
             "task": "embedding",
             "parameters": sum(shapes),

@@ -38,13 +38,23 @@ class EmbeddingQuality:
 
 def held_out_sentences() -> list[str]:
     """Returns sentences of the package's encyclopedia."""
-    text = (EMBEDDED / "encyclopedia.txt").read_text(encoding="utf-8")
-    sentences = re.split(r"(?<=[.!?])\s+", " ".join(text.split()))
-    fitting = [
-        sentence for sentence in sentences if _LEAST_WORDS <= len(sentence.split()) <= _MOST_WORDS
-    ]
+    fitting = _sentences()
     step = max(1, len(fitting) // SENTENCES)
     return fitting[::step][:SENTENCES]
+
+
+def calibration_text() -> str:
+    """Returns the encyclopedia's other sentences, one behind the other."""
+    held_out = set(held_out_sentences())
+    return " ".join(sentence for sentence in _sentences() if sentence not in held_out)
+
+
+def _sentences() -> list[str]:
+    text = (EMBEDDED / "encyclopedia.txt").read_text(encoding="utf-8")
+    sentences = re.split(r"(?<=[.!?])\s+", " ".join(text.split()))
+    return [
+        sentence for sentence in sentences if _LEAST_WORDS <= len(sentence.split()) <= _MOST_WORDS
+    ]
 
 
 @torch.no_grad()

@@ -1,16 +1,18 @@
 """What a model's own files say about its embeddings, as sentence-transformers reads them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exporter.catalogue.encoders import MODULES
 from exporter.errors import ExportError
 from exporter.json_object import read_object
-from exporter.models.encoder_spec import EmbeddingSpec
+from exporter.models.encoder_spec import DenseSpec, EmbeddingSpec
 from exporter.models.fields import count, flag
 from exporter.models.segment_operators import Pooling
+from exporter.models.spec import Activation
 
 _MODES: dict[str, Pooling] = {"cls": "first", "mean": "mean", "lasttoken": "last"}
 _OLD = {
@@ -21,7 +23,15 @@ _OLD = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     "pooling_mode_weightedmean_tokens": "weightedmean",
 }
-_MODULES, _TRANSFORMER = "modules.json", "sentence_bert_config.json"
+_TRANSFORMER = "sentence_bert_config.json"
+_ACTIVATIONS: dict[object, Activation | None] = {
+    "Identity": None,
+    "GELU": "gelu",
+    "ReLU": "relu",
+    "SiLU": "silu",
+    "Tanh": "tanh",
+}  # of torch.nn
+_ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
 _PROMPTS = "config_sentence_transformers.json"
 
 
@@ -30,6 +40,7 @@ class EmbeddingSettings:
     """
     Attributes:
         spec: what becomes of the last hidden states.
+        dense: where the weights of its linears are.
         max_seq_len: the most tokens of a text; None: as many as the model has positions.
         lowers: whether texts are lower-cased before the tokenizer sees them.
         prompts: texts that may be put before another, by name.
@@ -37,6 +48,7 @@ class EmbeddingSettings:
     """
 
     spec: EmbeddingSpec
+    dense: tuple[Path, ...]
     max_seq_len: int | None
     lowers: bool
     prompts: Mapping[str, str]
@@ -50,32 +62,53 @@ def read_settings(directory: Path) -> EmbeddingSettings:
     Raises:
         ExportError: a file asks for what is not computed, or is damaged.
     """
-    pooling: Pooling = "mean"
-    normalize = False
-    place = directory
-    for kind, path in _modules(directory):
-        if kind == "Transformer":
-            place = path
-        elif kind == "Pooling":
-            pooling = _pooling(path / "config.json")
-        elif kind == "Normalize":
-            normalize = True
-        else:
-            raise ExportError(
-                f"{directory / _MODULES} has a module {kind}; supported are Transformer, Pooling "
-                "and Normalize."
-            )
+    modules = _modules(directory)
+    _require_order(directory, [kind for kind, _ in modules])
+    places = {kind: [path for one, path in modules if one == kind] for kind in _ORDER}
+    dense = tuple(places["Dense"])
+    pooling = _pooling(places["Pooling"][0] / "config.json") if places["Pooling"] else "mean"
+    spec = EmbeddingSpec(pooling, bool(places["Normalize"]), tuple(map(_dense, dense)))
+    (place,) = places["Transformer"] or [directory]
     text = _read(place / _TRANSFORMER)
     limit = None if text.get("max_seq_length") is None else count(text, "max_seq_length")
     prompts, default = _prompts(directory / _PROMPTS)
-    return EmbeddingSettings(
-        EmbeddingSpec(pooling, normalize), limit, flag(text, "do_lower_case"), prompts, default
+    lowers = flag(text, "do_lower_case")
+    return EmbeddingSettings(spec, dense, limit, lowers, prompts, default)
+
+
+def _require_order(directory: Path, kinds: Sequence[str]) -> None:
+    """Raises ExportError unless modules are of known kinds, in their order, each once but Dense."""
+    expected = [kind for kind in _ORDER if kind in kinds for _ in range(kinds.count(kind))]
+    twice = [kind for kind in expected if kind != "Dense" and kinds.count(kind) > 1]
+    missing = [] if not kinds else [kind for kind in _ORDER[:2] if kind not in kinds]
+    if expected != list(kinds) or twice or missing:
+        raise ExportError(
+            f"{directory / MODULES} has the modules {', '.join(kinds)}; supported are "
+            "Transformer, Pooling, any number of Dense, and Normalize, in this order."
+        )
+
+
+def _dense(directory: Path) -> DenseSpec:
+    path = directory / "config.json"
+    fields = _read(path)
+    named = str(fields.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    activation = named.rpartition(".")[2]
+    if activation not in _ACTIVATIONS:
+        raise ExportError(
+            f"{path} has the activation_function {named!r}; supported are "
+            f"{', '.join(map(str, _ACTIVATIONS))}."
+        )
+    return DenseSpec(
+        count(fields, "in_features"),
+        count(fields, "out_features"),
+        flag({"bias": True, **fields}, "bias"),
+        _ACTIVATIONS[activation],
     )
 
 
 def _modules(directory: Path) -> list[tuple[str, Path]]:
     """Returns the modules' kinds, such as Pooling, and where their files are."""
-    path = directory / _MODULES
+    path = directory / MODULES
     if not path.is_file():
         return []
     try:

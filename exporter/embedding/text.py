@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tokenizers
+import torch
+from torch import Tensor
 
 from exporter.embedding.settings import EmbeddingSettings
 from exporter.errors import ExportError
-from exporter.models.encoder_spec import EncoderSpec
+from exporter.models.encoder_spec import AnyEncoderSpec
 from exporter.tokenizer import CompiledTokenizer, TokenizerError, compile_tokenizer
 from exporter.tokenizer.document import tokenizer_document
 from exporter.tokenizer.library import as_tokenizer_error, load_library_tokenizer
@@ -47,9 +49,23 @@ class TextReader:
         room = self.max_seq_len - len(template.before) - len(template.after)
         return [*template.before, *_encode(self._tokenizer, text)[:room], *template.after]
 
+    def windows(self, text: str, most: int, length: int) -> Tensor:
+        """Cuts a text into windows of equal length, of which it takes `most`, far apart.
+
+        Returns:
+            int64 (windows, length), or of the model's limit if that is shorter; each is a text with
+            the tokens around it.
+        """
+        before, after = self.template.before, self.template.after
+        room = min(length, self.max_seq_len) - len(before) - len(after)
+        tokens = _encode(self._tokenizer, text)
+        starts = range(0, len(tokens) - room + 1, room)
+        kept = starts[:: max(1, len(starts) // most)][:most]
+        return torch.tensor([[*before, *tokens[at : at + room], *after] for at in kept])
+
 
 def open_tokenizer(
-    directory: Path, spec: EncoderSpec, settings: EmbeddingSettings, max_seq_len: int | None
+    directory: Path, spec: AnyEncoderSpec, settings: EmbeddingSettings, max_seq_len: int | None
 ) -> tuple[CompiledTokenizer, TextReader]:
     """Compiles a model's tokenizer, and opens it with its own library.
 

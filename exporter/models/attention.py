@@ -7,7 +7,7 @@ from exporter.models.cached_attention import attend
 from exporter.models.context import CachedContext, Context
 from exporter.models.int8_heads import in_int8, rotated_in_int8, turned
 from exporter.models.norm import RMSNorm
-from exporter.models.rotary_tables import apply_rope
+from exporter.models.rotary_tables import Rope, apply_rope
 from exporter.models.spec import AttentionSpec, Norms
 from quant.protocols import Block, Part
 
@@ -86,7 +86,7 @@ class Attention(nn.Module):
             v = self.v_norm(v)
         if self.query_rope is not None and self.key_rope is not None:
             queries, keys = context.ropes[self.query_rope], context.ropes[self.key_rope]
-            q, k = apply_rope(q, queries), apply_rope(k, keys)
+            q, k = self._rotate(q, queries), self._rotate(k, keys)
         if self.qk_norm == "rotated_heads":
             q, k = self.q_norm(q), self.k_norm(k)
         if isinstance(context, CachedContext):
@@ -116,6 +116,9 @@ class Attention(nn.Module):
             gate = None
         out = out.flatten(2)
         return self.o_proj(out if gate is None else torch.sigmoid(gate) * out)
+
+    def _rotate(self, x: Tensor, rope: Rope) -> Tensor:
+        return apply_rope(x, rope)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends within complete sequences."""

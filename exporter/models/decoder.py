@@ -31,6 +31,7 @@ from exporter.models.spec import (
     MlpSpec,
     Norms,
 )
+from exporter.models.text_attention import TextAttention
 from quant.protocols import Block, WeightSource
 
 MixerModule = Attention | SharedAttention | ShortConvolution | GatedDeltaNet
@@ -127,6 +128,8 @@ def _mixer(decoder: DecoderSpec, index: int) -> tuple[str, MixerModule]:
     query_rope = key_rope if mixer.query_rotary is None else tables.index(mixer.query_rotary)
     if mixer.shares is not None:
         return "self_attn", SharedAttention(mixer, size, eps, query_rope)
+    if mixer.text is not None:
+        return "self_attn", TextAttention(mixer, size, eps, query_rope, key_rope)
     kept_as = index if index in decoder.shared_layers else None
     return "self_attn", Attention(mixer, size, eps, query_rope, key_rope, kept_as)
 
@@ -160,14 +163,22 @@ class Decoder(nn.Module):
     def ropes(self, start_pos: int, seq_len: int) -> tuple[Rope, ...]:
         """Returns each table's rows for positions start_pos .. start_pos + seq_len - 1."""
 
-        def rows(name: str, index: int) -> Tensor:
-            table = self.get_buffer(_numbered(name, index))
+        def rows(table: Tensor) -> Tensor:
             if self._original is None:
                 return table.narrow(0, start_pos, seq_len)
             return torch.ops.thimble.rotary_rows(table, start_pos, seq_len, self._original)
 
-        indices = range(self._tables)
-        return tuple((rows("rope_cos", index), rows("rope_sin", index)) for index in indices)
+        return tuple((rows(cos), rows(sin)) for cos, sin in self.tables())
+
+    def tables(self) -> tuple[Rope, ...]:
+        """Returns the rotary tables of all positions."""
+        return tuple(
+            (
+                self.get_buffer(_numbered("rope_cos", index)),
+                self.get_buffer(_numbered("rope_sin", index)),
+            )
+            for index in range(self._tables)
+        )
 
 
 class CausalLM(nn.Module):

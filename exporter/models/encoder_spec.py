@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from exporter.models.segment_operators import Pooling
-from exporter.models.spec import MlpSpec
+from exporter.models.spec import Activation, DecoderSpec, MlpSpec
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,64 @@ class EncoderSpec:
 
 
 @dataclass(frozen=True)
+class StackSpec:
+    """An encoder of a decoder's layers, whose attention reads complete texts.
+
+    Attributes:
+        decoder: its layers, the norm behind them, and the scale of its embedding.
+        embedding_norm: whether a norm of the same kind is in front of the layers (ModernBERT).
+    """
+
+    decoder: DecoderSpec
+    embedding_norm: bool = False
+
+    tie_word_embeddings: bool = field(default=False, init=False)  # there is no head
+
+    @property
+    def model_type(self) -> str:
+        return self.decoder.model_type
+
+    @property
+    def vocab_size(self) -> int:
+        return self.decoder.vocab_size
+
+    @property
+    def hidden_size(self) -> int:
+        return self.decoder.hidden_size
+
+    @property
+    def max_seq_len(self) -> int:
+        """The most tokens of a text."""
+        return self.decoder.context_limit
+
+    @property
+    def num_hidden_layers(self) -> int:
+        return self.decoder.num_hidden_layers
+
+
+AnyEncoderSpec = EncoderSpec | StackSpec
+
+
+@dataclass(frozen=True)
+class DenseSpec:
+    """A linear behind the pooling, and its activation; None: there is none."""
+
+    in_features: int
+    out_features: int
+    bias: bool
+    activation: Activation | None
+
+
+@dataclass(frozen=True)
 class EmbeddingSpec:
     """What becomes of the last hidden states of a text: one row of numbers.
 
     Attributes:
         pooling: how the rows of a text become one.
-        normalize: whether that is divided by its length.
+        normalize: whether that is divided by its length, at the end.
+        dense: linears between the two, in order.
     """
 
     pooling: Pooling
     normalize: bool
+    dense: tuple[DenseSpec, ...] = ()

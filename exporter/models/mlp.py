@@ -18,6 +18,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),  # Hendrycks and Gimpel, 2016
     "relu2": lambda x: F.relu(x) * F.relu(x),  # So et al., 2021
+    "tanh": torch.tanh,
 }
 
 

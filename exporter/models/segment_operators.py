@@ -1,5 +1,5 @@
-"""Our operators in the captured program of an encoder, which reads whole texts: learned positions,
-attention without a cache, pooling.
+"""Our operators in the captured program of an encoder, which reads whole texts: learned and rotary
+positions, attention without a cache, pooling.
 
 The CPU delegate runs them over several texts of a call, each by itself. Eager mode runs the
 decompositions, of one text.
@@ -12,10 +12,13 @@ from torch import Tensor
 from torch._decomp import register_decomposition
 from torch.nn import functional as F
 
+from exporter.models.rotary_tables import apply_rope
+
 Pooling = Literal["first", "last", "mean"]
 
 _library = torch.library.Library("thimble", "FRAGMENT")
 _library.define("add_positions(Tensor x, Tensor table) -> Tensor")
+_library.define("rotate(Tensor x, Tensor cosines, Tensor sines) -> Tensor")
 _library.define(
     "segment_attention(Tensor query, Tensor key, Tensor value, float scale, int? window, "
     "bool causal) -> Tensor"
@@ -26,6 +29,12 @@ _library.define("pool(Tensor x, str pooling) -> Tensor")
 def add_positions(x: Tensor, table: Tensor) -> Tensor:
     """Adds the first rows of a table (positions, width) to x (batch, seq_len, width)."""
     return x + table.narrow(0, 0, x.shape[1])
+
+
+def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Rotates x (batch, seq_len, heads, head_dim) by the first rows of tables (positions, 1,
+    head_dim), as `apply_rope` does."""
+    return apply_rope(x, (cosines.narrow(0, 0, x.shape[1]), sines.narrow(0, 0, x.shape[1])))
 
 
 def segment_attention(
@@ -65,6 +74,7 @@ def pool(x: Tensor, pooling: Pooling) -> Tensor:
 
 for _name, _function in (
     ("add_positions", add_positions),
+    ("rotate", rotate),
     ("segment_attention", segment_attention),
     ("pool", pool),
 ):
@@ -73,6 +83,7 @@ for _name, _function in (
 
 
 @torch.library.register_fake("thimble::add_positions", lib=_library)
+@torch.library.register_fake("thimble::rotate", lib=_library)
 @torch.library.register_fake("thimble::segment_attention", lib=_library)
 def _like_the_first(first: Tensor, *_: object) -> Tensor:
     return torch.empty_like(first, memory_format=torch.contiguous_format)

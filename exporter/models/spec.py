@@ -7,10 +7,11 @@ from typing import Literal
 
 from exporter.models.rotary_spec import LongRopeScaling, RotarySpec
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "quick_gelu", "relu2", "xielu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "quick_gelu", "relu2", "tanh", "xielu"]
 QkNorm = Literal["heads", "rows", "rotated_heads"] | None
 NormKind = Literal["rms", "layer", "layer_with_bias"]
 Gate = Literal["numbers", "heads"] | None
+TextReading = Literal["before", "all"] | None
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class AttentionSpec:
             own (Gemma 4).
         int8: beside quantized linears, heads are rounded to int8, as a cache of such keeps keys and
             values (exporter/models/int8_heads.py).
+        text: of models that read complete texts and cache nothing: whether a query sees what is
+            before it ("before"), or all of its text ("all"); None: of a decoder.
     """
 
     num_attention_heads: int
@@ -55,6 +58,7 @@ class AttentionSpec:
     values_are_keys: bool = False
     shares: int | None = None
     int8: bool = False
+    text: TextReading = None
 
     def for_context(self, length: int, both: bool) -> "AttentionSpec":
         """Returns the attention for contexts of up to `length`; `both`: see RotarySpec."""

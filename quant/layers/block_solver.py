@@ -94,10 +94,11 @@ class BlockSolver:
     @property
     def aims_at_residual(self) -> bool:
         """Whether the last linear should correct the drift of the residual stream. If a norm, which
-        is not linear, follows it, its outputs should stay the same instead; so should they if a
-        number multiplies the stream behind it."""
+        is not linear, follows it or the sum, its outputs should stay the same instead; so should
+        they if a number multiplies the stream behind it."""
         described = self.block.block
-        unchanged = described.after is None and described.times is None
+        behind = described.after, described.times, described.sum_norm
+        unchanged = behind == (None, None, None)
         return self.scheme.choice.drift == "residual" and unchanged
 
     def follow(self) -> Shards | None:

@@ -110,6 +110,8 @@ class LayerBlock:
         total = self.before(hidden) + self._behind(output)
         if self.block.times is not None:
             total = total * self.layer.get_parameter(self.block.times)
+        if self.block.sum_norm is not None:
+            total = self._call(self.block.sum_norm, total)
         return torch.cat((total, hidden), dim=-1) if self.block.branch == "opens" else total
 
     def _behind(self, output: Tensor) -> Tensor:

@@ -5,25 +5,27 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from support.encoder_models import LONGEST, TEXTS, reference, save_bert, write
+from support.encoder_models import (
+    LONGEST,
+    TEXTS,
+    reference,
+    save_bert,
+    save_encoder,
+    save_whole,
+    write,
+)
+from support.encoders import CASES, DATA, WHOLE
 from support.real_models import minilm
 from torch.nn import functional as F
-from transformers import (
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    BertConfig,
-    BertModel,
-    RobertaConfig,
-    XLMRobertaConfig,
-)
+from transformers import AutoModel, AutoTokenizer, BertModel
 
 from devtools.profile import load_profile
-from exporter.catalogue.encoders import ENCODERS
+from exporter.catalogue.encoders import DECODERS, ENCODERS
 from exporter.checkpoint.encoder import open_encoder
 from exporter.commands.cli import main
 from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
@@ -157,37 +159,75 @@ def test_minilm(tmp_path: Path, cpp_build: Path) -> None:
     assert quality.cosine_worst >= 0.9965 and quality.cosine_mean >= 0.998
 
 
-@pytest.mark.parametrize(
-    ("config_class", "fields"),
-    [
-        (BertConfig, {}),
-        (BertConfig, {"hidden_act": "gelu_new", "type_vocab_size": 1, "layer_norm_eps": 1e-3}),
-        (BertConfig, {"hidden_act": "relu", "num_attention_heads": 1}),
-        (RobertaConfig, {"pad_token_id": 1}),
-        (XLMRobertaConfig, {"pad_token_id": 0}),
-    ],
-)
-def test_hidden_states_are_those_of_transformers(
-    config_class: type[BertConfig], fields: dict[str, object], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_hidden_states_are_those_of_transformers(name: str, case: str, tmp_path: Path) -> None:
     """Also where the weights are those of a model with a head, below a name of their own."""
-    sizes = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
-    sizes |= {"vocab_size": 50, "intermediate_size": 40, "max_position_embeddings": 30}
-    torch.manual_seed(1)
-    theirs = AutoModelForMaskedLM.from_config(config_class(**{**sizes, **fields})).eval()
-    for parameter in theirs.parameters():
-        parameter.data += 0.1 * torch.randn_like(parameter)
-    theirs.save_pretrained(tmp_path)
+    theirs = save_encoder(name, case, tmp_path)
     checkpoint = open_encoder(tmp_path)
     model = EmbeddingModel(checkpoint.config, EmbeddingSpec("last", False)).eval()
     checkpoint.check(model)
     checkpoint.load_into(model, "")
+    longest = checkpoint.config.max_seq_len
+    model.setup_positions(longest)
     with torch.no_grad():
-        for length in (1, 2, checkpoint.config.max_seq_len):
+        for length in (1, 2, 30, longest):
             tokens = torch.randint(3, 50, (2, length))
             wanted = theirs.base_model(tokens).last_hidden_state
             assert (model.model(tokens) - wanted).abs().max() < 1e-5
             assert torch.equal(model(tokens), model.model(tokens)[:, -1])
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_model_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:
+    """Pooling, what follows it, prompts and the tokens around a text, as its files have them."""
+    embed = save_whole(name, tmp_path)
+    out = tmp_path / "model.pte"
+    export_embedding(EmbeddingOptions(tmp_path, out, Scheme("none")))
+    texts = ["The cat sat on the mat.", "a", "Stock markets fell sharply, and so on. " * 9] * 3
+    prompts = DATA[name].prompts
+    with Embedder(out, threads=2) as embedder:
+        assert embedder.prompts == tuple(prompts)
+        rows = embedder.encode(texts)
+        assert np.abs(rows - embed(texts, next(iter(prompts.values()), "")).numpy()).max() < 1e-5
+        for prompt, text in prompts.items():
+            asked = embedder.encode(texts, prompt_name=prompt)
+            assert np.abs(asked - embed(texts, text).numpy()).max() < 1e-5
+        assert np.array_equal(rows[1:2], embedder.encode(texts[1:2]))  # to the bit
+    quality = export_embedding(EmbeddingOptions(tmp_path, out, Scheme("rtn8"))).quality
+    assert quality is not None and quality.cosine_worst > 0.98
+
+
+@pytest.mark.parametrize("name", ["bert", "gemma3_text"])
+def test_gptq_is_closer_than_rounding(name: str, tmp_path: Path, cpp_build: Path) -> None:
+    """Of blocks with a norm behind the sum, and of blocks with norms before and after."""
+    save_bert(tmp_path) if name == "bert" else save_whole(name, tmp_path)
+    found = {}
+    for scheme in ("rtn4", "gptq4"):
+        out = tmp_path / f"{scheme}.pte"
+        found[scheme] = export_embedding(EmbeddingOptions(tmp_path, out, Scheme(scheme))).quality
+        assert read_report(out)["quantization"]["bits"] == 4
+    rounded, solved = found["rtn4"], found["gptq4"]
+    assert rounded is not None and solved is not None
+    assert solved.cosine_mean > rounded.cosine_mean and solved.cosine_worst > 0.9
+
+
+def test_a_hub_id_is_known_by_its_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpp_build: Path
+) -> None:
+    """From the hub's cache, without a network."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    repository = tmp_path / "models--some-org--some-bert"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    save_bert(snapshot, "mean_tokens")
+    out = tmp_path / "model.pte"
+    result = CliRunner().invoke(main, ["some-org/some-bert", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    model = read_report(out)["model"]
+    assert (model["name"], model["pooling"]) == ("some-org/some-bert", "mean")
 
 
 def config(**fields: object) -> Break:
@@ -202,13 +242,36 @@ def file(name: str, content: object) -> Break:
     return lambda directory: write(directory / name, content)
 
 
+def dense(**fields: object) -> Break:
+    """A linear behind the pooling, whose weights are missing."""
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense"}
+    modules = [{"type": f"st.models.{kind}", "path": path} for path, kind in kinds.items()]
+
+    def change(directory: Path) -> None:
+        write(directory / "modules.json", modules)
+        sizes = {"in_features": 48, "out_features": 8, "activation_function": "a.Identity"}
+        write(directory / "2_Dense" / "config.json", {**sizes, **fields})
+
+    return change
+
+
 REFUSALS: list[tuple[Break, str]] = [
     (config(position_embedding_type="relative_key"), "position_embedding_type 'relative_key'"),
     (config(num_attention_heads=5), "hidden_size 48 is not a multiple of num_attention_heads 5"),
     (config(hidden_act="mish"), "hidden_act 'mish' is not supported"),
     (config(num_hidden_layers=3), "missing: encoder.layer.2."),
     (file("modules.json", {"a": 1}), "is not a list of modules"),
-    (file("modules.json", [{"type": "st.models.Dense"}]), "has a module Dense; supported are"),
+    (file("modules.json", [{"type": "st.models.LSTM"}]), "has the modules LSTM; supported are"),
+    (
+        file("modules.json", [{"type": "st.models.Pooling"}] * 2),
+        "has the modules Pooling, P",
+    ),
+    (dense(activation_function="torch.nn.Mish"), "the activation_function 'torch.nn.Mish'; supp"),
+    (dense(in_features=7), "2_Dense has no weights"),
+    (
+        config(architectures=["BertForSequenceClassification"]),
+        "which scores texts or pairs",
+    ),
     (file("1_Pooling/config.json", {"pooling_mode_max_tokens": True}), "asks for max; supported"),
     (file("1_Pooling/config.json", {}), "asks for no pooling"),
     (file("sentence_bert_config.json", {"max_seq_length": "x"}), "max_seq_length is 'x'"),
@@ -233,7 +296,7 @@ def test_what_is_refused(change: Break, sentence: str, tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (dict(delegate="xnnpack"), "xnnpack does not support encoders yet"),
-        (dict(scheme=Scheme("gptq4")), "--quant gptq4 is not supported for encoders yet"),
+        (dict(scheme=Scheme("awq4")), "--quant awq4 is not supported for encoders"),
         (dict(max_seq_len=2), "--max-seq-len 2 is not possible; it must be from 3 to 40"),
     ],
 )
@@ -265,6 +328,7 @@ def test_bad_use_of_an_embedder(float_pte: Path, cpp_build: Path, tmp_path: Path
 
 
 def test_what_is_known_as_an_encoder_has_a_family() -> None:
-    families = [encoder_family({"model_type": name}) for name in ENCODERS]
-    assert [family and family.model_type for family in families] == list(ENCODERS)
-    assert set(FAMILIES) == set(ENCODERS)
+    known = [*ENCODERS, *DECODERS]
+    families = [encoder_family({"model_type": name}) for name in known]
+    assert [family and family.model_type for family in families] == known
+    assert set(FAMILIES) == set(known) == set(DATA)

@@ -169,6 +169,8 @@ class OpList:
             gate, up = (halves[:, :, i].reshape(len(y), -1) for i in (0, 1))
             width = self.program["slots"][kind["output"]]
             y = (activation(kind["activation"], gate) * up)[:, :width]
+        elif kind["activation"] != "add":
+            y = activation(kind["activation"], y)
         return y + slots[kind["output"]] if kind["accumulate"] else y
 
     def _convolution(

@@ -26,8 +26,8 @@ class Linear(Op):
         biases: of each source of the matrix.
         residual: rows that it adds its own to, in their place.
         norm: of its input first.
-        activation: of the first source of the matrix, which gates the second; None where nothing
-            is gated.
+        activation: of the first source of the matrix, which gates the second; or of its output,
+            where nothing is gated. None: there is none.
         last_row: it computes the last row alone.
         prepared: its input was normed and quantized by the linear before.
         pairs: of adapters, for each source of the matrix; of that order.
@@ -57,7 +57,7 @@ class Linear(Op):
             places.biases(self.matrix, self.biases),
             self.norm.place(places) if self.norm else None,
             self.norm.eps if self.norm else 0.0,
-            self.activation is not None,
+            self.gated,
             self.activation,
             self.residual is not None,
             self.last_row,
@@ -65,6 +65,15 @@ class Linear(Op):
             places.low_rank(self.matrix, self.pairs),
             self.rotated,
         ]
+
+    @property
+    def gated(self) -> bool:
+        """Whether blocks of its matrix alternate: gate, up."""
+        return self.matrix.interleaved
+
+    @property
+    def version(self) -> int:
+        return 8 if self.activation is not None and not self.gated else self.VERSION
 
     @property
     def prepares(self) -> bool:

@@ -8,7 +8,8 @@ from torch.fx import Node
 
 from delegates.op_list.graph import ROTARY_ROWS, args_of, operator_name, shape_of
 from delegates.op_list.ops.op import Field, Floats, Matchers, Op, Places, Values
-from delegates.op_list.rows import Rows, is_heads
+from delegates.op_list.refused import Refused
+from delegates.op_list.rows import Rows, is_heads, said_shape
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,16 @@ class Rotation:
 
 @dataclass(eq=False, kw_only=True)
 class Rotate(Op):
+    """
+    Attributes:
+        start_pos: of the call; None: positions count from the start of each text.
+    """
+
     READS: ClassVar = ("input",)
     IN_PLACE: ClassVar = ("input",)
 
     input: Rows
-    start_pos: Node
+    start_pos: Node | None
     num_heads: int
     rotation: Rotation
 
@@ -75,6 +81,25 @@ def match_rotate(node: Node, values: Values) -> Rotate | None:
         start_pos=cosine.start_pos,
         num_heads=shape_of(node)[2],
         rotation=rotation,
+    )
+
+
+def match_text_rotate(node: Node, values: Values) -> Rotate | Refused:
+    """The heads of a text, by the first rows of the tables."""
+    x, cosines, sines = args_of(node)
+    if not is_heads(x):
+        return Refused(f"of {said_shape(x)}; it takes heads (1, seq_len, heads, head_dim)")
+    if any(values.constants.name(table) is None for table in (cosines, sines)):
+        return Refused("its tables are computed, not constants")
+    if not values.are_rotary(cosines, sines):
+        return Refused("its tables do not rotate the halves of a head with each other")
+    return Rotate(
+        output=values.rows(node),
+        nodes=[node],
+        input=values.rows(x),
+        start_pos=None,
+        num_heads=shape_of(node)[2],
+        rotation=Rotation(cosines, sines),
     )
 
 
@@ -134,4 +159,4 @@ def _match_table(node: Any, values: Values) -> _TableRows | None:
     return rows if values.constants.tensor(table).dtype is torch.float32 else None
 
 
-MATCHERS: Matchers = {"aten::add": (match_rotate,)}
+MATCHERS: Matchers = {"aten::add": (match_rotate,), "thimble::rotate": (match_text_rotate,)}

@@ -3,14 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.models.encoder_spec import EncoderSpec
-from exporter.models.encoders import bert, roberta
+from exporter.models.encoder_spec import AnyEncoderSpec
+from exporter.models.encoders import bert, gemma3_text, modernbert, qwen3, roberta
 from exporter.models.family import Family
 
-FAMILIES = {family.model_type: family for family in (bert.FAMILY, *roberta.FAMILIES)}
+_ALL: tuple[Family[Any], ...] = (
+    bert.FAMILY,
+    gemma3_text.FAMILY,
+    modernbert.FAMILY,
+    qwen3.FAMILY,
+    *roberta.FAMILIES,
+)
+FAMILIES: dict[str, Family[AnyEncoderSpec]] = {family.model_type: family for family in _ALL}
 
 
-def encoder_family(fields: Mapping[str, Any]) -> Family[EncoderSpec] | None:
+def encoder_family(fields: Mapping[str, Any]) -> Family[AnyEncoderSpec] | None:
     """Returns the family of a config.json; None if it is not an encoder's."""
     model_type = fields.get("model_type")
     return FAMILIES.get(model_type) if isinstance(model_type, str) else None

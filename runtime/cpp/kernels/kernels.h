@@ -176,6 +176,17 @@ struct LayerNormArgs {
   float* y;
 };
 
+/// y = activation(x) of rows; y may be x.
+struct ActivateArgs {
+  Function activation;
+  const float* x;  ///< [rows][columns], rows x_stride floats apart
+  size_t x_stride;
+  size_t rows;
+  size_t columns;
+  float* y;  ///< the same, rows y_stride floats apart
+  size_t y_stride;
+};
+
 /// y = activation(gate) * up, then + the old value of `y`, if `accumulate`; y may be gate or
 /// up. With a limit, gate is min(gate, limit) and up is min(max(up, -limit), limit) + 1.
 struct GluArgs {
@@ -283,6 +294,35 @@ constexpr size_t delta_log_row(size_t position, size_t stride) {
   return position % kDeltaLogRows * stride;
 }
 
+/// softmax(scale * q . keys) . values of one head, for queries `first` to before `last` of a text.
+/// Online softmax as in attention(), over tiles of kTextTile positions. Dot products are fused
+/// chains in the order of dimensions, sums of weights and outputs in the order of positions;
+/// positions that a query does not see add nothing.
+struct TextAttentionArgs {
+  const float* q;  ///< of the text's first row; [rows][head_dim], rows q_stride floats apart
+  size_t q_stride;
+  const float* k;  ///< as q
+  size_t k_stride;
+  const float* v;  ///< as q
+  size_t v_stride;
+  float* out;  ///< as q
+  size_t out_stride;
+  size_t rows;
+  size_t first;
+  size_t last;
+  size_t head_dim;
+  float scale;
+  size_t window;   ///< positions that a query sees, its own and those before; 0: all of them
+  size_t after;    ///< how many it sees behind its own
+  float* scratch;  ///< text_attention_scratch_size() floats, aligned to 64
+};
+constexpr size_t kTextTile = 64;
+/// Queries that go through a text together, at most: the smallest work of a thread.
+constexpr size_t kTextAttentionRows = 32;
+constexpr size_t text_attention_scratch_size(size_t head_dim) {
+  return (2 * head_dim + kTextTile) * kTextAttentionRows;
+}
+
 /// Sizes of the blocks that hadamard() rotates.
 constexpr bool is_hadamard_block(size_t size) { return size == 16 || size == 32 || size == 64; }
 
@@ -322,19 +362,21 @@ struct Variant {
   /// x = exp(x - the largest x) / their sum, for n >= 1 numbers. The sum: 16 chains, of equal index
   /// % 16, added as lane_sum() does.
   void (*softmax)(float* x, size_t n);
-  /// Rotates each block of n numbers in place: y_i = sum over j of (-1)^(bits that i and j share)
-  /// x_j / sqrt(block). Sums of two, of numbers 1, 2, 4, ... apart, then one product.
+  /// Rotates each block of n numbers; y may be x: y_i = sum over j of (-1)^(bits that i and j
+  /// share) x_j / sqrt(block). Sums of two, of numbers 1, 2, 4, ... apart, then one product.
   /// \param block is_hadamard_block(); n is a multiple of it.
-  void (*hadamard)(float* x, size_t n, size_t block);
+  void (*hadamard)(const float* x, size_t n, size_t block, float* y);
   /// Rotates `count` heads in place, each by the angles of one position: the first half of a head
   /// becomes a * cos - b * sin, the second b * cos + a * sin. Tables [head_dim / 2].
   void (*rope)(float* heads, size_t count, size_t head_dim, const float* cosines,
                const float* sines);
   void (*elementwise)(const ElementwiseArgs&);
+  void (*activate)(const ActivateArgs&);
   void (*glu)(const GluArgs&);
   void (*convolve)(const ConvolutionArgs&);
   void (*delta_rule)(const DeltaArgs&);
   void (*replay_delta)(const DeltaReplayArgs&);
+  void (*text_attention)(const TextAttentionArgs&);
   void (*write_cache)(const CacheWriteArgs&);
   void (*attention)(const AttentionArgs&);
   /// attention() in parts, for more threads than there are key/value heads: the positions of one

@@ -120,7 +120,7 @@ class Attention {
   void spread(float* heads, size_t count) const {
     if (cache_.geometry().type != kernels::CacheType::kInt8) return;
     for (const size_t block : {64, 32, 16}) {
-      if (dim_ % block == 0) return context_.kernels.hadamard(heads, count * dim_, block);
+      if (dim_ % block == 0) return context_.kernels.hadamard(heads, count * dim_, block, heads);
     }
   }
 

@@ -151,7 +151,7 @@ class Experts {
     for (size_t row = rows.first; row < rows.last; ++row) {
       float* const own = to + (row - rows.first) * columns;
       std::copy_n(row_at(routing_.before(expert) + row, routing_.rows(expert)[row]), columns, own);
-      if (weights.rotated != 0) context_.kernels.hadamard(own, columns, weights.rotated);
+      if (weights.rotated != 0) context_.kernels.hadamard(own, columns, weights.rotated, own);
     }
     if (!quantized) return;
     QuantizedRows out = quantized_rows(weights, expert);

@@ -74,10 +74,12 @@ class Linear {
   }
 
   Work multiply() {
-    const bool few = !op_.gated && rows_.count <= kMatvecRows;
+    const bool few = !op_.gated && !op_.activates() && rows_.count <= kMatvecRows;
     const size_t parts = few ? column_parts(weight_, context_.threads()) : 1;
     if (op_.gated) {
       multiply_pairs();
+    } else if (op_.activates()) {
+      multiply_activated();
     } else if (parts > 1) {
       multiply_parts(parts);
     } else {
@@ -120,9 +122,8 @@ class Linear {
     if (op_.rotated != 0) {
       float* const to = reinterpret_cast<float*>(scratch_);
       for (size_t row = 0; row < count; ++row) {
-        float* const turned = to + row * shape_.columns;
-        if (x != to) std::copy_n(x + row * stride, shape_.columns, turned);
-        context_.kernels.hadamard(turned, shape_.columns, op_.rotated);
+        context_.kernels.hadamard(x + row * stride, shape_.columns, op_.rotated,
+                                  to + row * shape_.columns);
       }
       x = to;
       stride = shape_.columns;
@@ -203,8 +204,7 @@ class Linear {
   /// the output.
   void multiply_pairs() const {
     const size_t most = gated_pairs(rows_.count);
-    const size_t used = shape_.quantized() ? kernels::linear_scratch_bytes(weight_.columns) : 0;
-    float* both = reinterpret_cast<float*>(scratch_ + kernels::round_up(used, kernels::kLineBytes));
+    float* const both = panel();
     const size_t pair_bytes = 2 * weight_.layout().bytes;
     context_.share_products(weight_.blocks() / 2, 1, pair_bytes, rows_.count, [&](Range part) {
       for (size_t pair = part.first; pair < part.last; pair += most) {
@@ -219,6 +219,34 @@ class Linear {
         for (size_t i = 0; i < pairs; ++i) finish_pair(both + i * 2 * kBlockRows, stride, pair + i);
       }
     });
+  }
+
+  /// A few blocks at a time, to scratch, then their activation to the output.
+  void multiply_activated() const {
+    constexpr size_t kTogether = kernels::kPanelRows / kBlockRows;
+    float* const some = panel();
+    float* const y = context_.row(op_.output, rows_.first);
+    const size_t block_bytes = weight_.layout().bytes, stride = context_.stride(op_.output);
+    context_.share_products(
+        weight_.blocks(), kTogether, block_bytes, rows_.count, [&](Range blocks) {
+          for (size_t block = blocks.first; block < blocks.last; block += kTogether) {
+            const size_t count = std::min(kTogether, blocks.last - block);
+            const size_t column = block * kBlockRows;
+            PackedWeight part = weight_;
+            part.data += block * block_bytes;
+            part.rows = std::min(count * kBlockRows, weight_.rows - column);
+            const float* bias = bias_ != nullptr ? bias_ + column : nullptr;
+            multiply_blocks(part, bias, {0, count}, some, kernels::kPanelRows, false, scratch_);
+            context_.kernels.activate({op_.activation, some, kernels::kPanelRows, rows_.count,
+                                       part.rows, y + column, stride});
+          }
+        });
+  }
+
+  /// Scratch memory behind the kernels' own, for blocks that are not finished.
+  float* panel() const {
+    const size_t used = shape_.quantized() ? kernels::linear_scratch_bytes(weight_.columns) : 0;
+    return reinterpret_cast<float*>(scratch_ + kernels::round_up(used, kernels::kLineBytes));
   }
 
   /// activation(gate) * up of a pair of blocks, all rows.
@@ -293,7 +321,9 @@ void LinearOp::check(Checker* checker) const {
   checker->check(matrix.rows == rows, "wants a weight of " + std::to_string(rows) +
                                           " rows, and has " + std::to_string(matrix.rows));
   checker->check(input != output, "reads and writes slot " + std::to_string(input));
-  if (gated) checker->has_activation(activation);
+  if (gated || activates()) checker->has_activation(activation);
+  checker->check(!activates() || (!accumulate && low_rank.empty()),
+                 "activates what it adds, or what adapters change");
   checker->has_optional_floats(bias, matrix.rows);
   checker->has_optional_floats(norm, matrix.columns);
   checker->has_eps(norm_eps);
@@ -329,7 +359,7 @@ WorkspaceNeeds LinearOp::needs(const Program& program, const kernels::Variant& k
   } else {
     needs.normed_columns = normed;
   }
-  if (gated) {
+  if (gated || activates()) {
     needs.scratch = kernels::round_up(needs.scratch, kernels::kLineBytes) +
                     kMatvecRows * kMatvecPairs * kPairBytes;
     needs.scratch_per_row = kPairBytes;

@@ -16,12 +16,15 @@ struct LinearOp {
   Floats norm;
   float norm_eps;
   bool gated;
-  kernels::Function activation;
+  kernels::Function activation;  ///< of the gate; or of y, if it is one
   bool accumulate;
   bool last_row;
   bool prepared;
   std::vector<LowRank> low_rank = {};  ///< of each adapter, of each of the joined matrices
   uint32_t rotated = 0;  ///< size of the blocks in which the input is rotated; 0: it is not
+
+  /// Whether the output is an activation of the product, without a gate.
+  bool activates() const { return !gated && activation != kernels::Function::kAdd; }
 
   static constexpr const char* kName = "Linear";
   static constexpr bool kPerSegment = false;

@@ -11,25 +11,18 @@
 namespace thimble::cpu {
 namespace {
 
-constexpr kernels::CacheType kType = kernels::CacheType::kFloat32;
-
-/// Some query rows of one key/value head of a segment: the smallest work of a thread.
+/// Some query rows of one head of a segment: the smallest work of a thread.
 struct Unit {
   size_t segment;
   size_t head;
-  size_t block;
+  size_t first;
 };
 
 /// The units of a chunk, numbered segment by segment, head by head.
 class Units {
  public:
-  /// \param rows query rows of a block.
-  Units(const OpContext& context, size_t heads, size_t rows)
-      : context_(context), heads_(heads), rows_(rows) {}
+  Units(const OpContext& context, size_t heads) : context_(context), heads_(heads) {}
 
-  size_t blocks(size_t segment) const {
-    return kernels::divide_up(context_.segments[segment].rows, rows_);
-  }
   size_t count() const {
     size_t count = 0;
     const Range segments = context_.chunk.segments;
@@ -39,15 +32,20 @@ class Units {
   Unit at(size_t number) const {
     size_t segment = context_.chunk.segments.first;
     for (; number >= heads_ * blocks(segment); ++segment) number -= heads_ * blocks(segment);
-    return {segment, number / blocks(segment), number % blocks(segment)};
+    return {segment, number / blocks(segment),
+            number % blocks(segment) * kernels::kTextAttentionRows};
   }
 
  private:
+  size_t blocks(size_t segment) const {
+    return kernels::divide_up(context_.segments[segment].rows, kernels::kTextAttentionRows);
+  }
+
   const OpContext& context_;
-  const size_t heads_, rows_;
+  const size_t heads_;
 };
 
-/// The op on one thread, which lays out the keys and values of a head for itself.
+/// The op on one thread.
 class Attention {
  public:
   Attention(const SegmentAttentionOp& op, OpContext& context)
@@ -55,19 +53,11 @@ class Attention {
         context_(context),
         dim_(context.width(op.output) / op.num_attention_heads),
         group_(op.num_attention_heads / op.num_key_value_heads),
-        rows_(kernels::divide_up(kernels::kMostAttentionRows, group_)),
-        units_(context, op.num_key_value_heads, rows_),
-        scratch_(context.workspace.scratch(context.thread)) {}
+        units_(context, op.num_attention_heads) {}
 
   void run() {
-    Unit laid_out{SIZE_MAX, 0, 0};
     context_.team.share_out(context_.thread, units_.count(), 1, [&](Range part) {
-      for (size_t i = part.first; i < part.last; ++i) {
-        const Unit unit = units_.at(i);
-        if (unit.segment != laid_out.segment || unit.head != laid_out.head) lay_out(unit);
-        laid_out = unit;
-        attend(unit);
-      }
+      for (size_t i = part.first; i < part.last; ++i) attend(units_.at(i));
     });
   }
 
@@ -84,55 +74,26 @@ class Attention {
   }
 
  private:
-  /// Row of the chunk at which a segment starts.
-  size_t first_row(const Unit& unit) const {
-    return context_.segments[unit.segment].first - context_.chunk.first;
-  }
-  float* column(uint32_t slot, size_t offset, size_t head, size_t row) const {
-    return context_.row(slot, row) + offset + head * dim_;
-  }
-  uint8_t* keys() const { return scratch_ + kernels::attention_scratch_size(dim_) * sizeof(float); }
-  uint8_t* values(const Unit& unit) const {
-    const size_t rows = context_.segments[unit.segment].rows;
-    return keys() + kernels::key_cache_bytes(kType, rows, dim_);
-  }
-
-  void lay_out(const Unit& unit) const {
-    const size_t first = first_row(unit);
-    for (size_t row = 0; row < context_.segments[unit.segment].rows; ++row) {
-      context_.kernels.write_cache({column(op_.key, op_.key_offset, unit.head, first + row),
-                                    column(op_.value, op_.value_offset, unit.head, first + row),
-                                    dim_, row, kType, keys(), values(unit)});
-    }
-  }
-
   void attend(const Unit& unit) const {
-    const size_t rows = context_.segments[unit.segment].rows, start = unit.block * rows_;
-    const size_t first = first_row(unit) + start;
-    kernels::AttentionArgs args{column(op_.query, op_.query_offset, unit.head * group_, first),
-                                context_.stride(op_.query),
-                                std::min(rows_, rows - start),
-                                group_,
-                                dim_,
-                                start,
-                                op_.scale,
-                                kType,
-                                keys(),
-                                values(unit),
-                                column(op_.output, 0, unit.head * group_, first),
-                                context_.stride(op_.output),
-                                reinterpret_cast<float*>(scratch_),
-                                op_.window};
-    args.end = rows;
-    args.after = op_.after;
-    context_.kernels.attention(args);
+    const size_t rows = context_.segments[unit.segment].rows;
+    const size_t row = context_.segments[unit.segment].first - context_.chunk.first;
+    const auto column = [&](uint32_t slot, size_t offset, size_t head) {
+      return context_.row(slot, row) + offset + head * dim_;
+    };
+    const size_t shared = unit.head / group_;
+    context_.kernels.text_attention(
+        {column(op_.query, op_.query_offset, unit.head), context_.stride(op_.query),
+         column(op_.key, op_.key_offset, shared), context_.stride(op_.key),
+         column(op_.value, op_.value_offset, shared), context_.stride(op_.value),
+         column(op_.output, 0, unit.head), context_.stride(op_.output), rows, unit.first,
+         std::min(rows, unit.first + kernels::kTextAttentionRows), dim_, op_.scale, op_.window,
+         op_.after, reinterpret_cast<float*>(context_.workspace.scratch(context_.thread))});
   }
 
   const SegmentAttentionOp& op_;
   OpContext& context_;
-  const size_t dim_, group_, rows_;
+  const size_t dim_, group_;
   const Units units_;
-  uint8_t* const scratch_;
 };
 
 }  // namespace
@@ -180,11 +141,8 @@ void SegmentAttentionOp::walk(RowNeeds* rows) const {
 WorkspaceNeeds SegmentAttentionOp::needs(const Program& program, const kernels::Variant&,
                                          size_t) const {
   const size_t dim = program.slots[output].width / num_attention_heads;
-  const size_t rows = program.num_positions;
   WorkspaceNeeds needs;
-  needs.scratch = kernels::attention_scratch_size(dim) * sizeof(float) +
-                  kernels::key_cache_bytes(kType, rows, dim) +
-                  kernels::value_cache_bytes(kType, rows, dim);
+  needs.scratch = kernels::text_attention_scratch_size(dim) * sizeof(float);
   return needs;
 }
 

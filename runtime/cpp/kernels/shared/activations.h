@@ -47,7 +47,7 @@ inline F32x16 upper_tail(F32x16 x) {
   for (float coefficient : kFit) p = fused(p, t, broadcast(coefficient));
   p = fused(p, t, broadcast(-1.26551223f));
   const F32x16 half = mul(x, broadcast(-0.5f));
-  return mul(mul(t, broadcast(0.5f)), exponential(fused(half, x, p)));
+  return mul(mul(t, broadcast(0.5f)), exponential_below_zero(fused(half, x, p)));
 }
 
 inline F32x16 gelu(F32x16 x) {

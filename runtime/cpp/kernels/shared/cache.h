@@ -103,15 +103,9 @@ struct AttentionArgs {
                        ///< p % ring; 0: a row for each position
   float soft_cap = 0;  ///< of scores; 0: none
   const float* sinks = nullptr;  ///< [heads], or null: none
-  size_t end = 0;    ///< positions that there are, of which a query sees also some behind its own;
-                     ///< 0: it sees none
-  size_t after = 0;  ///< how many of those it sees at most
 
   /// One past the last position that the query of a token sees.
-  constexpr size_t visible(size_t token) const {
-    const size_t own = start_pos + token + 1;
-    return end < own ? own : own + (after < end - own ? after : end - own);
-  }
+  constexpr size_t visible(size_t token) const { return start_pos + token + 1; }
 };
 
 constexpr size_t kAttentionTile = 64;

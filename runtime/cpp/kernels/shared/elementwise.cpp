@@ -101,6 +101,14 @@ void xielu(const XieluArgs& args) {
   });
 }
 
+void activate(const ActivateArgs& args) {
+  with_activation(args.activation, [&](auto activation) {
+    for (size_t row = 0; row < args.rows; ++row)
+      each_one(args.x + row * args.x_stride, args.columns, args.y + row * args.y_stride,
+               activation);
+  });
+}
+
 void glu(const GluArgs& args) {
   const auto each_row = [&](auto product) {
     for (size_t row = 0; row < args.rows; ++row) {

@@ -19,6 +19,23 @@ inline F32x16 exponential(F32x16 x) {
   return mul(p, power_of_two(n));
 }
 
+/// exp(x) within 2 units in the last place for x in [-86.5, 0]; below, and for a NaN, exp(-86.5).
+/// As exponential(), with fewer steps: adding 1.5 * 2^23 rounds to an integer, and the polynomial
+/// is exponential2()'s, of x.
+inline F32x16 exponential_below_zero(F32x16 x) {
+  const F32x16 shift = broadcast(0x1.8p+23f);
+  x = max(x, broadcast(-86.5f));
+  const F32x16 shifted = fused(x, broadcast(0x1.715476p+0f), shift);
+  const F32x16 n = sub(shifted, shift);
+  F32x16 r = fused(n, broadcast(-0x1.62e400p-1f), x);
+  r = fused(n, broadcast(-0x1.7f7d1cp-20f), r);
+  constexpr float kMinimax[] = {0x1.126782p-7f, 0x1.555822p-5f, 0x1.555418p-3f,
+                                0x1.fffffcp-2f, 1.0f,           1.0f};
+  F32x16 p = broadcast(0x1.6ae73p-10f);
+  for (float coefficient : kMinimax) p = fused(p, r, broadcast(coefficient));
+  return add_exponent(p, shifted);
+}
+
 /// exp(x) - 1 for x in [-87, 88], to which x is clamped, with a relative error below 5 * 2^-24:
 /// (exp(r) - 1) / r is the Taylor polynomial of degree 6, whose remainder is below 2^-26. Exact if
 /// x is 0; NaN gives NaN.

@@ -28,14 +28,16 @@ void rms_norm(const float* x, const float* weight, float eps, size_t n, float* y
 void layer_norm(const LayerNormArgs& args);
 void xielu(const XieluArgs& args);
 void softmax(float* x, size_t n);
-void hadamard(float* x, size_t n, size_t block);
+void hadamard(const float* x, size_t n, size_t block, float* y);
 void rope(float* heads, size_t count, size_t head_dim, const float* cosines, const float* sines);
 void elementwise(const ElementwiseArgs& args);
+void activate(const ActivateArgs& args);
 void glu(const GluArgs& args);
 void convolve(const ConvolutionArgs& args);
 void delta_rule(const DeltaArgs& args);
 void replay_delta(const DeltaReplayArgs& args);
 void write_cache(const CacheWriteArgs& args);
+void text_attention(const TextAttentionArgs& args);
 void attention(const AttentionArgs& args);
 void attention_split(const AttentionArgs& args, size_t split, float* partial);
 void attention_merge(const AttentionArgs& args, float* partials);

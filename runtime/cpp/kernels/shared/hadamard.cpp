@@ -22,9 +22,9 @@ inline F32x16 butterfly(F32x16 a, const float* signs) {
 }
 
 template <size_t kVectors>
-void rotate(float* x, size_t n) {
+void rotate(const float* x, size_t n, float* y) {
   const F32x16 scale = broadcast(1.0f / std::sqrt(static_cast<float>(16 * kVectors)));
-  for (float* end = x + n; x != end; x += 16 * kVectors) {
+  for (const float* end = x + n; x != end; x += 16 * kVectors, y += 16 * kVectors) {
     F32x16 part[kVectors];
     unrolled<kVectors>([&](auto i) {
       part[i] = butterfly<1>(load(x + 16 * i), kSigns[0]);
@@ -40,16 +40,16 @@ void rotate(float* x, size_t n) {
         part[i + apart] = sub(first, second);
       }
     }
-    unrolled<kVectors>([&](auto i) { store(x + 16 * i, mul(part[i], scale)); });
+    unrolled<kVectors>([&](auto i) { store(y + 16 * i, mul(part[i], scale)); });
   }
 }
 
 }  // namespace
 
-void hadamard(float* x, size_t n, size_t block) {
-  if (block == 16) return rotate<1>(x, n);
-  if (block == 32) return rotate<2>(x, n);
-  rotate<4>(x, n);
+void hadamard(const float* x, size_t n, size_t block, float* y) {
+  if (block == 16) return rotate<1>(x, n, y);
+  if (block == 32) return rotate<2>(x, n, y);
+  rotate<4>(x, n, y);
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

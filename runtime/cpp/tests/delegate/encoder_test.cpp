@@ -15,7 +15,7 @@ using test::expect;
 using test::LoadedModel;
 using test::same_bits;
 
-constexpr size_t kWidth = 24, kVocabulary = 100, kPositions = 600;
+constexpr size_t kWidth = 24, kInner = 40, kVocabulary = 100, kPositions = 600;
 constexpr uint32_t kAll = UINT32_MAX;
 constexpr float kEps = 1e-5f;
 
@@ -28,7 +28,8 @@ struct Form {
 /// One layer of an encoder and what makes a row of a text.
 class EncoderModel : public test::ProgramBuilder {
  public:
-  explicit EncoderModel(const Form& form) {
+  /// \param activates whether a linear applies the activation of what it makes.
+  explicit EncoderModel(const Form& form, bool activates = true) {
     program.inputs = {{cpu::Role::kTokens, 0}};
     const uint32_t hidden = add_slot(kWidth), dim = kWidth / form.heads;
     add_op(cpu::EmbeddingOp{add_weight(kVocabulary, kWidth, kernels::WeightFormat::kInt8), hidden});
@@ -44,6 +45,16 @@ class EncoderModel : public test::ProgramBuilder {
     cpu::LinearOp back = linear(attended, hidden, add_weight(reals(kWidth * kWidth, 0.2f), kWidth));
     back.accumulate = true;
     add_op(back);
+    const uint32_t inner = add_slot(kInner);
+    cpu::LinearOp up =
+        linear(hidden, inner, add_weight(kInner, kWidth, kernels::WeightFormat::kInt8));
+    up.bias = add_floats(kInner, 0, 0.5f);
+    if (activates) up.activation = kernels::Function::kGelu;
+    add_op(up);
+    if (!activates) add_op(cpu::ElementwiseOp{kernels::Function::kGelu, inner, 0, inner, 0});
+    cpu::LinearOp down = linear(inner, hidden, add_weight(reals(kWidth * kInner, 0.2f), kInner));
+    down.accumulate = true;
+    add_op(down);
     const uint32_t pooled = add_slot(kWidth), rows = add_slot(kWidth + 4);
     add_op(cpu::PoolOp{hidden, pooled, form.pooling});
     add_op(linear(pooled, rows, add_weight(kWidth + 4, kWidth, kernels::WeightFormat::kInt8)));
@@ -55,7 +66,8 @@ class EncoderModel : public test::ProgramBuilder {
 const Form kForms[] = {{4, 4, 0, kAll, cpu::Pooling::kMean},
                        {6, 2, 5, 4, cpu::Pooling::kFirst},
                        {3, 1, 0, 0, cpu::Pooling::kLast},
-                       {2, 2, 70, 0, cpu::Pooling::kMean}};
+                       {2, 2, 70, 0, cpu::Pooling::kMean},
+                       {1, 1, 40, 9, cpu::Pooling::kLast}};
 
 /// Of one token and more, within a tile of positions and beyond a split of them.
 const std::vector<size_t> kLengths = {7, 1, 33, 600, 17, 130, 64, 2};
@@ -90,6 +102,22 @@ bool several_texts_are_each_alone() {
                     "the last row in the program's own output"))
           return false;
       }
+    }
+  }
+  return true;
+}
+
+bool an_activation_in_a_linear_is_one_behind_it() {
+  const std::vector<int64_t> tokens = test::random_tokens(70);
+  const EncoderModel inside(kForms[0]), behind(kForms[0], false);
+  for (const kernels::Variant* variant : kernels::all_variants()) {
+    if ((variant->required & ~kernels::cpu_features()) != 0) continue;
+    for (const size_t length : {1, 5, 70}) {
+      const std::vector<int64_t> text(tokens.begin(),
+                                      tokens.begin() + static_cast<std::ptrdiff_t>(length));
+      LoadedModel fused(inside, *variant, 2);
+      LoadedModel apart(behind, *variant, 2);
+      if (!expect(same_bits(fused.run(text, 0), apart.run(text, 0)), variant->name)) return false;
     }
   }
   return true;
@@ -204,6 +232,15 @@ const test::Damage kDamages[] = {
        first<cpu::PositionsOp>(p).output = 1;
      },
      "wants 24 columns in slot 1"},
+    {[](cpu::Program* p) {
+       for (cpu::Op& op : p->ops) {
+         cpu::LinearOp* linear = std::get_if<cpu::LinearOp>(&op.kind);
+         if (linear != nullptr && linear->activates()) linear->accumulate = true;
+       }
+     },
+     "activates what it adds"},
+    {[](cpu::Program* p) { first<cpu::LinearOp>(p).activation = kernels::Function::kScale; },
+     "has the function 2 for an activation"},
     {[](cpu::Program* p) { first<cpu::PositionsOp>(p).weight = 99; }, "uses weight 99 of"},
     {[](cpu::Program* p) { first<cpu::PoolOp>(p).pooling = static_cast<cpu::Pooling>(3); },
      "has the unknown pooling 3"},
@@ -231,10 +268,12 @@ bool damaged_programs() { return test::all_are_refused(EncoderModel(kForms[0]).p
 }  // namespace
 
 int main(int argc, char** argv) {
-  const test::Case cases[] = {{"several_texts_are_each_alone", several_texts_are_each_alone},
-                              {"attention_as_it_is_defined", attention_as_it_is_defined},
-                              {"pooling_as_it_is_defined", pooling_as_it_is_defined},
-                              {"what_is_no_text", what_is_no_text},
-                              {"damaged_programs", damaged_programs}};
+  const test::Case cases[] = {
+      {"several_texts_are_each_alone", several_texts_are_each_alone},
+      {"an_activation_in_a_linear_is_one_behind_it", an_activation_in_a_linear_is_one_behind_it},
+      {"attention_as_it_is_defined", attention_as_it_is_defined},
+      {"pooling_as_it_is_defined", pooling_as_it_is_defined},
+      {"what_is_no_text", what_is_no_text},
+      {"damaged_programs", damaged_programs}};
   return test::run_cases(cases, argc, argv);
 }

@@ -113,6 +113,7 @@ class OneExpert : public Mixture {
     cpu::LinearOp up = linear(input, gated, op.up_weight);
     cpu::LinearOp down = linear(gated, op.output, op.down_weight);
     up.gated = true;
+    up.activation = kernels::Function::kSilu;
     up.rotated = down.rotated = form.rotated;
     up.bias = op.up_bias;
     down.bias = op.down_bias;

@@ -181,6 +181,7 @@ class GeneralModel : public ProgramBuilder {
       cpu::LinearOp gate_up = linear(hidden_, both, add_weight(in_turns(gates, ups), kHidden));
       gate_up.norm = norm;
       gate_up.gated = true;
+      gate_up.activation = kernels::Function::kSilu;
       gate_up.activation = activation;
       add_op(gate_up);
     } else {

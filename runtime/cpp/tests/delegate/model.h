@@ -78,6 +78,7 @@ class RandomModel : public ProgramBuilder {
     cpu::LinearOp gate_up = linear(hidden_, mlp, add_weight(rows, kHidden, WeightFormat::kInt4));
     gate_up.norm = add_floats(kHidden, 1, 0.2f);
     gate_up.gated = true;
+    gate_up.activation = kernels::Function::kSilu;
     add_op(gate_up);
     cpu::LinearOp down =
         linear(mlp, hidden_, add_weight(kHidden, kIntermediate, WeightFormat::kInt6TwoLevel));

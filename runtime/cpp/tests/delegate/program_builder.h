@@ -119,7 +119,7 @@ class ProgramBuilder {
   }
 
   static cpu::LinearOp linear(uint32_t input, uint32_t output, uint32_t weight) {
-    return {input, output, weight, {}, {}, 1e-5f, false, kernels::Function::kSilu,
+    return {input, output, weight, {}, {}, 1e-5f, false, kernels::Function::kAdd,
             false, false,  false};
   }
 

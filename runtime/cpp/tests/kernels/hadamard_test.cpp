@@ -19,7 +19,7 @@ using thimble::test::Numbers;
 constexpr double kEpsilon = 0x1p-24;  // the rounding error of float32
 
 std::vector<float> transformed(const Variant& variant, std::vector<float> x, size_t block) {
-  variant.hadamard(x.data(), x.size(), block);
+  variant.hadamard(x.data(), x.size(), block, x.data());
   return x;
 }
 

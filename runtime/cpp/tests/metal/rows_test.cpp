@@ -139,7 +139,7 @@ bool rotation() {
       for (size_t row = 0; row < kRows; ++row) {
         std::vector<float> out(&x[row * stride], &x[row * stride] + columns);
         if (normed) scalar.rms_norm(out.data(), norm.data(), 1e-5f, columns, out.data());
-        scalar.hadamard(out.data(), columns, block);
+        scalar.hadamard(out.data(), columns, block, out.data());
         expected.insert(expected.end(), out.begin(), out.end());
       }
       const RotateParams params{narrow(columns), narrow(stride), normed,

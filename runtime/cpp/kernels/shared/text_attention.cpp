@@ -1,0 +1,184 @@
+#include <cfloat>
+
+#include THIMBLE_VARIANT_HEADER
+#include "kernels/shared/exponential.h"
+#include "kernels/shared/functions.h"
+#include "kernels/shared/lanes.h"
+#include "kernels/shared/transpose.h"
+#include "kernels/shared/unrolled.h"
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+namespace {
+
+constexpr float kLog2OfE = 0x1.715476p+0f;
+constexpr size_t kTextVectors = kAttentionVectors;
+/// Sums that are in registers together, a power of two.
+constexpr size_t kTextSums = [] {
+  size_t sums = 1;
+  while (2 * sums <= kAttentionRows * kAttentionVectors) sums *= 2;
+  return sums;
+}();
+static_assert(kTextVectors * kLanes <= kTextAttentionRows);
+
+/// to[i] = from[i] + sum over k of a[i * row_step + k * column_step] * b[k], one fused chain, for
+/// kCount vectors of b; `from` is times `factor`, or zero if it is null.
+template <size_t kCount, size_t kVectors>
+[[gnu::always_inline]] inline void multiply(const float* a, size_t row_step, size_t column_step,
+                                            const float* b, size_t count, const F32x16* factor,
+                                            float* to) {
+  constexpr size_t kStride = kVectors * kLanes;
+  F32x16 acc[kCount][kVectors];
+  unrolled<kCount>([&](auto i) {
+    unrolled<kVectors>([&](auto v) {
+      acc[i][v] =
+          factor == nullptr ? broadcast(0.0f) : mul(load(to + i * kStride + v * kLanes), factor[v]);
+    });
+  });
+  for (size_t k = 0; k < count; ++k, a += column_step, b += kStride) {
+    F32x16 rows[kVectors];
+    unrolled<kVectors>([&](auto v) { rows[v] = load(b + v * kLanes); });
+    unrolled<kCount>([&](auto i) {
+      const F32x16 one = broadcast(a[i * row_step]);
+      unrolled<kVectors>([&](auto v) { acc[i][v] = fused(one, rows[v], acc[i][v]); });
+    });
+  }
+  unrolled<kCount>([&](auto i) {
+    unrolled<kVectors>([&](auto v) { store(to + i * kStride + v * kLanes, acc[i][v]); });
+  });
+}
+
+/// As multiply(), for any number of rows of a: kCount at a time, then half as many.
+template <size_t kVectors, size_t kCount = kTextSums / kVectors>
+void multiply_all(const float* a, size_t rows, size_t row_step, size_t column_step, const float* b,
+                  size_t count, const F32x16* factor, float* to) {
+  size_t i = 0;
+  for (; i + kCount <= rows; i += kCount) {
+    multiply<kCount, kVectors>(a + i * row_step, row_step, column_step, b, count, factor,
+                               to + i * kVectors * kLanes);
+  }
+  if constexpr (kCount > 1) {
+    if (i == rows) return;
+    multiply_all<kVectors, kCount / 2>(a + i * row_step, rows - i, row_step, column_step, b, count,
+                                       factor, to + i * kVectors * kLanes);
+  }
+}
+
+/// The queries of up to kVectors * 16 rows, side by side in lanes, on their way through a text.
+template <size_t kVectors>
+class Queries {
+ public:
+  Queries(const TextAttentionArgs& args, size_t first, size_t count)
+      : args_(args),
+        first_(first),
+        count_(count),
+        queries_(args.scratch),
+        outputs_(queries_ + args.head_dim * kWidth),
+        weights_(outputs_ + args.head_dim * kWidth) {}
+
+  void run() {
+    transpose(args_.q + first_ * args_.q_stride, args_.q_stride, count_, args_.head_dim,
+              args_.scale * kLog2OfE, queries_, kWidth);
+    unrolled<kVectors>([&](auto v) {
+      largest_[v] = broadcast(-FLT_MAX);
+      sums_[v] = broadcast(0.0f);
+    });
+    for (size_t i = 0; i < args_.head_dim * kWidth; i += kLanes) store(outputs_ + i, sums_[0]);
+    const size_t last = first_ + count_ - 1;
+    // Tiles begin at multiples, however many queries go together: so the order of sums is theirs.
+    size_t start = args_.window != 0 && first_ >= args_.window ? first_ - args_.window + 1 : 0;
+    start -= start % kTextTile;
+    const size_t behind = args_.rows - 1 - last;
+    const size_t end = last + 1 + (args_.after < behind ? args_.after : behind);
+    for (; start < end; start += kTextTile)
+      add_tile(start, end - start < kTextTile ? end - start : kTextTile);
+    finish();
+  }
+
+ private:
+  static constexpr size_t kWidth = kVectors * kLanes;
+
+  void add_tile(size_t start, size_t count) {
+    multiply_all<kVectors>(args_.k + start * args_.k_stride, count, args_.k_stride, 1, queries_,
+                           args_.head_dim, nullptr, weights_);
+    const bool hides = hides_some(start, start + count - 1);
+    if (hides) hide(start, count, -FLT_MAX);
+    F32x16 factor[kVectors];
+    unrolled<kVectors>([&](auto v) {
+      F32x16 largest = largest_[v];
+      for (size_t p = 0; p < count; ++p)
+        largest = max(load(weights_ + p * kWidth + v * kLanes), largest);
+      factor[v] = exponential2(sub(largest_[v], largest));
+      largest_[v] = largest;
+    });
+    for (size_t p = 0; p < count; ++p) {
+      unrolled<kVectors>([&](auto v) {
+        float* weight = weights_ + p * kWidth + v * kLanes;
+        store(weight, exponential2(sub(load(weight), largest_[v])));
+      });
+    }
+    if (hides) hide(start, count, 0.0f);
+    unrolled<kVectors>([&](auto v) {
+      F32x16 sum = mul(sums_[v], factor[v]);
+      for (size_t p = 0; p < count; ++p) sum = add(sum, load(weights_ + p * kWidth + v * kLanes));
+      sums_[v] = sum;
+    });
+    multiply_all<kVectors>(args_.v + start * args_.v_stride, args_.head_dim, 1, args_.v_stride,
+                           weights_, count, factor, outputs_);
+  }
+
+  /// Whether a query does not see all of positions `start` to `last`.
+  bool hides_some(size_t start, size_t last) const {
+    const size_t last_query = first_ + count_ - 1;
+    return (args_.window != 0 && start + args_.window <= last_query) ||
+           (last > first_ && last - first_ > args_.after);
+  }
+
+  /// Writes a number for each position and query that does not see it.
+  void hide(size_t start, size_t count, float number) const {
+    for (size_t p = 0; p < count; ++p) {
+      const size_t position = start + p;
+      for (size_t lane = 0; lane < count_; ++lane) {
+        const size_t query = first_ + lane;
+        const bool seen = position <= query ? args_.window == 0 || query - position < args_.window
+                                            : position - query <= args_.after;
+        if (!seen) weights_[p * kWidth + lane] = number;
+      }
+    }
+  }
+
+  void finish() {
+    for (size_t d = 0; d < args_.head_dim; ++d) {
+      unrolled<kVectors>([&](auto v) {
+        float* output = outputs_ + d * kWidth + v * kLanes;
+        store(output, div(load(output), sums_[v]));
+      });
+    }
+    transpose_back(outputs_, kWidth, count_, args_.head_dim, args_.out + first_ * args_.out_stride,
+                   args_.out_stride);
+  }
+
+  const TextAttentionArgs& args_;
+  const size_t first_, count_;
+  float* const queries_;  // [head_dim][kWidth]
+  float* const outputs_;  // the same, not yet divided
+  float* const weights_;  // [kTextTile][kWidth]
+  F32x16 largest_[kVectors], sums_[kVectors];
+};
+
+}  // namespace
+
+void text_attention(const TextAttentionArgs& args) {
+  for (size_t first = args.first; first < args.last;) {
+    const size_t left = args.last - first, wide = kTextVectors * kLanes;
+    if (left > kLanes) {
+      const size_t count = left < wide ? left : wide;
+      Queries<kTextVectors>(args, first, count).run();
+      first += count;
+    } else {
+      Queries<1>(args, first, left).run();
+      first = args.last;
+    }
+  }
+}
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT
