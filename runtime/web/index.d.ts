@@ -56,6 +56,17 @@ export interface ChatOptions extends GenerateOptions {
   system?: string;
 }
 
+/** A conversation of its own beside the model's others. */
+export interface Chat {
+  /**
+   * Answers the next message; yields the text in pieces. Leaving the loop ends the answer.
+   * @throws RunnerError
+   */
+  say(message: string, options?: ChatOptions): AsyncGenerator<string, void, void>;
+  /** Removes every turn; the system message stays. */
+  reset(): Promise<void>;
+}
+
 export interface ModelInfo {
   name: string;
   /** Of the file, in bytes. */
@@ -118,6 +129,11 @@ export interface Model {
   chat(message: string, options?: ChatOptions): AsyncGenerator<string, void, void>;
   /** Removes every turn of the conversation; the system message stays. */
   resetChat(): Promise<void>;
+  /**
+   * Begins another conversation, to which chat() does not belong.
+   * @throws RunnerError also if the file has no chat template
+   */
+  newChat(options?: { system?: string }): Promise<Chat>;
   /** Ends the answer at work after its next token; it keeps what it has. */
   stop(): void;
   /** Ends the worker, and with it the model's memory. */

@@ -13,6 +13,8 @@ import { inNode, startThread } from "./thread.mjs";
 
 export { RunnerError };
 
+const FIRST_CHAT = 0n; // the conversation of chat()
+
 export const load = (source, options) => Model.load(source, options);
 
 class Model {
@@ -25,6 +27,8 @@ class Model {
   #thread = null;
   #call = null; // the one at work
   #stop = null;
+  #gone = []; // the numbers of conversations whose Chat is no longer used
+  #chats = new FinalizationRegistry((number) => this.#gone.push(number));
 
   static async load(source, { onProgress, verify = false, threads } = {}) {
     checkThreads(threads);
@@ -46,11 +50,31 @@ class Model {
   }
 
   chat(message, options = {}) {
-    return this.#answer("chat", message, options);
+    return this.#say(FIRST_CHAT, message, options);
   }
 
   async resetChat() {
-    await this.#ask({ call: "resetChat" });
+    await this.#reset(FIRST_CHAT);
+  }
+
+  async newChat({ system = "" } = {}) {
+    const message = { call: "beginChat", system: String(system), gone: this.#gone };
+    const number = await this.#ask(message);
+    this.#gone = this.#gone.filter((one) => !message.gone.includes(one));
+    const chat = {
+      say: (message, options = {}) => this.#say(number, message, options),
+      reset: () => this.#reset(number),
+    };
+    this.#chats.register(chat, number);
+    return Object.freeze(chat);
+  }
+
+  #say(conversation, message, options) {
+    return this.#answer("chat", message, options, { conversation });
+  }
+
+  async #reset(conversation) {
+    await this.#ask({ call: "resetChat", conversation });
   }
 
   stop() {
@@ -62,7 +86,7 @@ class Model {
   }
 
   /** Yields the pieces of an answer; leaving the loop stops it. */
-  async *#answer(call, text, options) {
+  async *#answer(call, text, options, others = {}) {
     const { signal, stop } = makeStop();
     const pieces = [];
     let ended = false;
@@ -73,7 +97,7 @@ class Model {
       wake();
     };
     if (this.#call === null) this.#stop = stop;
-    const end = this.#ask({ call, text: String(text), options, signal }, { onText })
+    const end = this.#ask({ call, text: String(text), options, signal, ...others }, { onText })
       .then(({ stats, logprobs }) => void Object.assign(this, { stats, logprobs }))
       .catch((error) => void (failure = error))
       .finally(() => {

@@ -85,15 +85,36 @@ export class Runner {
   }
 
   /**
-   * Answers the next message of the conversation, which the model's template renders.
+   * Begins a conversation beside those that there are.
+   * @param {string} system the system message; "": none
+   * @param {bigint[]} gone the numbers of conversations to forget
+   * @returns {bigint} its number, above 0
+   * @throws {RunnerError}
+   */
+  beginChat(system, gone) {
+    const { thimble_chat_begin: begin, thimble_chat_end: end } = this.#exports;
+    let number;
+    this.#call((frame) => {
+      const { at, size } = frame.text(system);
+      gone.forEach((one) => end(this.#runner, one));
+      number = begin(this.#runner, at, size, frame.error, ERROR_BYTES);
+      return number < 0n ? 1 : 0;
+    });
+    return number;
+  }
+
+  /**
+   * Answers the next message of a conversation, which the model's template renders.
    * @param {string} message
    * @param {object} options of index.d.ts; `system` replaces the system message
    * @param {(text: string) => boolean | void} onText as of generate()
+   * @param {bigint} conversation of beginChat(), or 0n: the first
    * @returns {object} the statistics, and `dropped_turns` that no longer fitted the context
    * @throws {RunnerError}
    */
-  chat(message, { system = "", ...options }, onText) {
+  chat(message, { system = "", ...options }, onText, conversation) {
     let dropped;
+    this.#chooseChat(conversation);
     this.#startChat(system);
     this.#answer(message, options, onText, (text, given, callback, frame) => {
       const { thimble_chat_say: say } = this.#exports;
@@ -119,8 +140,9 @@ export class Runner {
     }
   }
 
-  /** Removes every turn of the conversation; the system message stays. */
-  resetChat() {
+  /** Removes every turn of a conversation; the system message stays. */
+  resetChat(conversation) {
+    this.#chooseChat(conversation);
     this.#call(({ error }) => this.#exports.thimble_chat_reset(this.#runner, error, ERROR_BYTES));
   }
 
@@ -163,6 +185,13 @@ export class Runner {
       const { thimble_load_bytes: load } = this.#exports;
       this.#runner = load(this.#bytes, size, called.at, options, frame.error, ERROR_BYTES);
       return this.#runner === 0 ? 1 : 0;
+    });
+  }
+
+  #chooseChat(conversation) {
+    this.#call(({ error }) => {
+      const { thimble_chat_choose: choose } = this.#exports;
+      return choose(this.#runner, conversation, error, ERROR_BYTES);
     });
   }
 

@@ -23,11 +23,12 @@ const calls = {
     const stats = runner.generate(text, options, send(signal));
     return { stats, logprobs: runner.logprobs };
   },
-  chat({ text, options, signal }) {
-    const stats = runner.chat(text, options, send(signal));
+  beginChat: ({ system, gone }) => runner.beginChat(system, gone),
+  chat({ text, options, conversation, signal }) {
+    const stats = runner.chat(text, options, send(signal), conversation);
     return { stats, logprobs: runner.logprobs };
   },
-  resetChat: () => runner.resetChat(),
+  resetChat: ({ conversation }) => runner.resetChat(conversation),
 };
 
 function send(signal) {

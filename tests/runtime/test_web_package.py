@@ -138,6 +138,18 @@ def test_a_conversation(use: Use, cpp_build: Path, chat_pte: Path) -> None:
     assert found["hasTemplate"] and found["cached"] > 20
 
 
+def test_conversations_beside_each_other(use: Use, cpp_build: Path, chat_pte: Path) -> None:
+    found = use("chats", chat_pte)
+    options = ["--chat", "--system", "Be nice.", "-n", "12"]
+    lines = "Once upon a time\nWho was it?\nWhy?\nAnd?\n"
+    said = native(cpp_build, chat_pte, *options, lines=lines)
+    *both, last = found["answers"]
+    assert both[::2] == both[1::2]
+    assert "".join(f"{answer}\n" for answer in [*both[::2], last]) == said
+    assert found["refused"].startswith("the system prompt has ")
+    assert found["freed"] == "the model was freed: load it again"
+
+
 def test_stopping_and_freeing(use: Use, embedded_cpu_pte: Path) -> None:
     busy = "the model is at work: stop() it, or wait for its end"
     freed = ["the model was freed", "the model was freed: load it again"]

@@ -2,6 +2,8 @@
 
 PYTHONPATH=.:tests python -m support.mask_speed ../shared/data/tokenizers/llama3_tokenizer.model
     ../shared/data/text/wikitext2_valid.txt
+
+With --suite MODEL.pte, on the 50 schemas of answer_schemas.py, with answers of that model.
 """
 
 import argparse
@@ -13,7 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from support.answer_schemas import SCHEMAS
+
 from exporter.tokenizer import compile_tokenizer
+from runtime import Engine, Runner
 from runtime.build import BUILD_DIR
 
 LIMITS = (10, 20, 30, 50, 80, 100, 120, 150)
@@ -109,19 +114,39 @@ def cases(texts: Texts) -> dict[str, tuple[dict[str, Any], list[object]]]:
     }
 
 
+def answered(model: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """The schemas of the suite by their numbers, each with a complete answer of a model."""
+    found = {}
+    with Runner(model) as runner, Engine(runner) as engine:
+        for number, schema in enumerate(SCHEMAS):
+            for seed in range(20):
+                options: dict[str, Any] = {"json_schema": schema, "temperature": 1.0, "seed": seed}
+                generation = engine.submit("", 400, **options)
+                text = generation.text()
+                if generation.stats is not None and not generation.stats["incomplete"]:
+                    found[str(number)] = schema, [text]
+                    break
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tokenizer", type=Path)
     parser.add_argument("text", type=Path, help="from which answers take their strings")
     parser.add_argument("--bench", type=Path, default=BUILD_DIR / "constraint_bench")
+    parser.add_argument("--suite", type=Path, metavar="MODEL.pte")
     options = parser.parse_args()
+    texts = Texts(options.text.read_text(encoding="utf-8"))
+    compact = {"ensure_ascii": False, "separators": (",", ":")}
+    schemas = {
+        name: (schema, [json.dumps(answer, **compact) for answer in answers])
+        for name, (schema, answers) in cases(texts).items()
+    }
     with tempfile.TemporaryDirectory() as directory:
         tokenizer, schema, answers = (Path(directory) / name for name in ("t", "s", "a"))
         tokenizer.write_bytes(compile_tokenizer(options.tokenizer).data)
-        texts = Texts(options.text.read_text(encoding="utf-8"))
-        for name, (wanted, found) in cases(texts).items():
-            schema.write_text(json.dumps(wanted), encoding="utf-8")
-            lines = [json.dumps(a, ensure_ascii=False, separators=(",", ":")) for a in found]
+        for name, (one, lines) in (answered(options.suite) if options.suite else schemas).items():
+            schema.write_text(json.dumps(one), encoding="utf-8")
             answers.write_text("\n".join(lines), encoding="utf-8")
             command = [options.bench, tokenizer, schema, answers, "5"]
             ran = subprocess.run(command, capture_output=True, text=True, check=True)

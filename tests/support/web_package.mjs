@@ -75,6 +75,25 @@ const uses = {
     model.free();
     return { answers, cached, hasTemplate: model.info.hasTemplate };
   },
+  async chats() {
+    const model = await load(file);
+    const options = { maxNewTokens: 12 };
+    const system = "Be nice.";
+    const first = await model.newChat({ system });
+    const second = await model.newChat();
+    const answers = [];
+    for (const one of [PROMPT, "Who was it?", "Why?"]) {
+      answers.push(await textOf(first.say(one, options)));
+      await textOf(second.say(PROMPT, options));
+      if (one === PROMPT) await second.reset();
+      answers.push(await textOf(model.chat(one, { ...options, system })));
+    }
+    const refused = await sentence(() => model.newChat({ system: "word ".repeat(300) }));
+    await model.resetChat();
+    answers.push(await textOf(first.say("And?", options)));
+    model.free();
+    return { answers, refused, freed: await sentence(() => second.reset()) };
+  },
   async stop() {
     const model = await load(file);
     const reasons = [];
