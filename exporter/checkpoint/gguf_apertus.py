@@ -36,10 +36,15 @@ def numbers(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
     layers, made = metadata.get("apertus.block_count"), {}
     for name in _NUMBERS:
         values = metadata.get(f"xielu.{name}")
-        values = [values] * (layers or 0) if isinstance(values, float) else values
-        known = isinstance(values, list) and all(isinstance(value, float) for value in values)
-        if not known or len(values) != layers:
+        if isinstance(values, float):
+            values = [values] * (layers or 0)
+        if not _is_list_of(values, layers):
             raise ExportError(f"xielu.{name} is {values!r}; it must have a number for each layer.")
-        for layer, value in enumerate(values):
+        for layer, value in enumerate(values or ()):
             made[f"model.layers.{layer}.mlp.act_fn.{name}"] = torch.tensor([value])
     return made
+
+
+def _is_list_of(values: Any, count: Any) -> bool:
+    known = isinstance(values, list) and all(isinstance(value, float) for value in values)
+    return known and len(values) == count
