@@ -15,6 +15,7 @@ from delegates.features import Feature
 from delegates.limits import Limits, always, nothing_missing
 from delegates.needs import needs_of_program
 from delegates.passes.attention import refuse_caps_and_sinks
+from delegates.passes.experts import expand_experts
 from delegates.passes.graph import complete_values
 from delegates.passes.in_place import passes_in_place
 from delegates.passes.quantized import expand_linears
@@ -42,7 +43,9 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=always,
-    supports=frozenset({Feature.WINDOWS, Feature.SHARED_CACHES, Feature.OTHER_STEPS}),
+    supports=frozenset(
+        {Feature.WINDOWS, Feature.SHARED_CACHES, Feature.EXPERTS, Feature.OTHER_STEPS}
+    ),
 )
 
 
@@ -95,6 +98,7 @@ def take(
     refuse_caps_and_sinks("XNNPACK", program)
     rewrite_attention(program)
     rewrite_embeddings(program)
+    expand_experts(program)
     expand_linears(program)
     rewrite_gelu(program)
     if with_etrecord:
