@@ -18,8 +18,10 @@ from delegates.contract import Taken
 from delegates.coreml.guards import check_float16
 from delegates.coreml.rewrite import rewrite_norms
 from delegates.errors import DelegateError
+from delegates.features import PLAIN_ATTENTION, Feature
 from delegates.limits import Limits, never
 from delegates.passes.attention import gather_rope, positions_of, rewrite_attention
+from delegates.passes.experts import expand_experts
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import (
     EmbeddingArguments,
@@ -63,6 +65,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=_missing,
     checks=never,
+    supports=PLAIN_ATTENTION | {Feature.EXPERTS},
     cached_bytes=float16_bytes,
     sizes=FileSizes(
         weight_bytes=weight_bytes,
@@ -115,6 +118,7 @@ def take(
     """
     check_float16(program)
     drop_checks(program)
+    expand_experts(program)
     expand_linears(program, round_activations=False)
     expand_embeddings(program, _embedding)
     rewrite_norms(program)

@@ -16,6 +16,7 @@ from delegates.passes.graph import call_like
 
 EXPERTS = "thimble.experts.default"
 _LEAST_SUM = 1e-6  # what is added to a sum of sigmoids
+_LOWEST = -65504.0  # in float16, which has no -inf to clamp at; no gate opens there
 _PARTS = 3  # matrices of an expert: gate, up and down
 
 _aten = torch.ops.aten
@@ -105,7 +106,7 @@ def _expert(node: Node, given: ExpertsArguments, number: int) -> Node:
     gate = _linear(node, given, first, given.input, given.up_type)
     up = _linear(node, given, first + 1, given.input, given.up_type)
     if given.limit is not None:
-        gate = call(_aten.clamp.default, gate, None, given.limit, like=gate)
+        gate = call(_aten.clamp.default, gate, _LOWEST, given.limit, like=gate)
         up = call(_aten.clamp.default, up, -given.limit, given.limit, like=up)
         up = call(_aten.add.Tensor, up, 1.0, like=up)
     if given.activation == "quick_gelu":

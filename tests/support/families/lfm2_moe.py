@@ -27,7 +27,7 @@ DATA = FamilyData(
         "as LFM2; experts, chosen by sigmoids",
         "7e-6",
         "`cpu`",
-        refused="`xnnpack`: convolutions; all others: experts, convolutions",
+        refused="`xnnpack` `coreml`: convolutions; all others: experts, convolutions",
     ),
     cases={
         "biased": MIXTURE,

@@ -23,7 +23,7 @@ DATA = FamilyData(
     row=Row(
         "experts, one of which all tokens share",
         "5e-6",
-        "`cpu`",
+        "`cpu` `coreml`",
         "`xnnpack`",
         "all others: experts",
     ),

@@ -13,7 +13,7 @@ DATA = FamilyData(
         "as Qwen 3.5; experts, one of which all tokens share",
         "5e-5",
         "`cpu`",
-        refused="`xnnpack`: the delta rule; all others: experts, the delta rule",
+        refused="`xnnpack` `coreml`: the delta rule; all others: experts, the delta rule",
     ),
     cases={
         "interval": {**SHAPE, "num_hidden_layers": 4},
