@@ -32,7 +32,7 @@ DATA = FamilyData(
     row=Row(
         "experts with biases, a clamped gate, sinks, windows in every other layer, YaRN",
         "4e-6",
-        "`cpu`",
+        "`cpu` `coreml`",
         refused="`xnnpack`: sinks; all others: experts",
     ),
     cases={
