@@ -20,6 +20,7 @@ from delegates.coreml.rewrite import rewrite_norms
 from delegates.errors import DelegateError
 from delegates.limits_of.coreml import LIMITS
 from delegates.passes.attention import gather_rope, positions_of, rewrite_attention
+from delegates.passes.experts import expand_experts
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import (
     EmbeddingArguments,
@@ -80,6 +81,7 @@ def take(
     """
     check_float16(program)
     drop_checks(program)
+    expand_experts(program)
     expand_linears(program, round_activations=False)
     expand_embeddings(program, _embedding)
     rewrite_norms(program)

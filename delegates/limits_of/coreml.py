@@ -2,6 +2,7 @@
 
 import importlib.util
 
+from delegates.features import PLAIN_ATTENTION, Feature
 from delegates.limits import Limits, never
 from delegates.storage import FLOAT_BITS, FileSizes, StoredAs, float16_bytes
 
@@ -31,6 +32,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=_missing,
     checks=never,
+    supports=PLAIN_ATTENTION | {Feature.EXPERTS},
     cached_bytes=float16_bytes,
     sizes=FileSizes(
         weight_bytes=weight_bytes,

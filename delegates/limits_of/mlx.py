@@ -47,7 +47,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=missing,
     checks=never,
-    supports=frozenset({Feature.OTHER_STEPS}),
+    supports=frozenset({Feature.WINDOWS, Feature.OTHER_STEPS}),
     sizes=FileSizes(
         weight_bytes=weight_bytes, table_bytes=weight_bytes, shares_tied=(4, 8, FLOAT_BITS)
     ),

@@ -11,5 +11,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=always,
-    supports=frozenset({Feature.WINDOWS, Feature.SHARED_CACHES, Feature.OTHER_STEPS}),
+    supports=frozenset(
+        {Feature.WINDOWS, Feature.SHARED_CACHES, Feature.EXPERTS, Feature.OTHER_STEPS}
+    ),
 )

@@ -143,7 +143,9 @@ def gather_rope(program: ExportedProgram, positions: Positions) -> int:
     return len(slices)
 
 
-def mask_by_number(node: Node, positions: Positions, context: int, window: int | None) -> Node:
+def mask_by_number(
+    node: Node, positions: Positions, context: int | Node, window: int | None
+) -> Node:
     """The causal mask, with positions compared as integers: float16 is exact only up to 2048."""
     rows = call_like(node, _aten.unsqueeze.default, positions.each, 1)
     columns = call_like(node, _aten.arange.default, context)

@@ -15,6 +15,7 @@ from delegates.limits_of.xnnpack import LIMITS
 from delegates.methods import FORWARD, current_method, join, lowering, only_program
 from delegates.needs import needs_of_program
 from delegates.passes.attention import refuse_caps_and_sinks
+from delegates.passes.experts import expand_experts
 from delegates.passes.graph import complete_values
 from delegates.passes.in_place import passes_in_place
 from delegates.passes.quantized import expand_linears
@@ -109,6 +110,7 @@ def take(
     refuse_caps_and_sinks("XNNPACK", program)
     rewrite_attention(program)
     rewrite_embeddings(program)
+    expand_experts(program)
     expand_linears(program)
     rewrite_gelu(program)
     if with_etrecord:

@@ -148,6 +148,13 @@ def compare(request: Request) -> "Outcome":
     tolerance = QUANTIZED_TOLERANCE if is_quantized else FLOAT_TOLERANCE
     ends = torch.tensor([s + n - 1 for s, n in zip(calls.starts, calls.lengths, strict=True)])
     floats, rounded = models.floats[ends], models.quantized[ends]
+    distances = {
+        "quantized_beside_float": logit_distance(floats, rounded),
+        "program_beside_quantized": logit_distance(rounded, logits),
+        "program_beside_float": logit_distance(floats, logits),
+    }
+    if models.routed is not None and comparison.routing:
+        distances["program_beside_routed"] = logit_distance(models.routed[ends], logits)
     return Outcome(
         {
             "model": str(request.model),
@@ -162,11 +169,7 @@ def compare(request: Request) -> "Outcome":
         tolerance,
         comparison.first_wrong(tolerance),
         comparison.odd_weights(),
-        {
-            "quantized_beside_float": logit_distance(floats, rounded),
-            "program_beside_quantized": logit_distance(rounded, logits),
-            "program_beside_float": logit_distance(floats, logits),
-        },
+        distances,
     )
 
 

@@ -22,6 +22,7 @@ from delegates.passes.quantized import OWN, PACKED, ZERO_POINTS
 from devtools.compare.figures import Distance, distance
 from devtools.compare.graph_values import LoggedRows, positions
 from devtools.compare.recording import Recorder
+from devtools.compare.routing import LayerRouting, compare_routing
 from devtools.compare.rows import (
     Calls,
     Comparison,
@@ -42,7 +43,9 @@ from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, 
 from quant.scheme import Scheme
 from quant.weight_type import INT8, WeightType
 
-Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
+# Of the float model, the quantized one, the program; and, where there are experts, of the quantized
+# one with the program's.
+Streams = tuple[Tensor, ...]
 Run = Callable[[CausalLM, Tensor, CachedContext], Tensor]
 
 _METHODS = "scale_embedding", "finish_logits"  # of CausalLM, outside every forward
@@ -53,10 +56,15 @@ _LIFTED = "_lifted_tensor_constant"  # a number in the code, as ExecuTorch keeps
 
 @dataclass(frozen=True)
 class Logits:
-    """float32 (tokens, vocab_size) of each model, all positions."""
+    """float32 (tokens, vocab_size) of each model, all positions.
+
+    Attributes:
+        routed: of the quantized model with the program's choices of experts; None: it has none.
+    """
 
     floats: Tensor
     quantized: Tensor
+    routed: Tensor | None
 
 
 def read_weights(etrecord: Path) -> dict[str, Tensor]:
@@ -229,22 +237,29 @@ class _Pass:
         self._logged = list(logged)
         self._calls = calls
         ropes = self._float.context(len(tokens)).ropes
-        self._contexts = [CachedContext(ropes, 0, {}) for _ in range(3)]  # of each stream
+        self._streams = 4 if any(isinstance(m, Experts) for m in quantized.modules()) else 3
+        self._contexts = [CachedContext(ropes, 0, {}) for _ in range(self._streams)]
         self._rows: list[Row] = []
+        self._routing: list[LayerRouting] = []
 
     def run(self) -> tuple[Comparison, Logits]:
         self._load("model.embed_tokens")
-        streams = self._stage("", lambda model, x, _: model.embed(x), (self._tokens,) * 3)
+        tokens = (self._tokens,) * self._streams
+        streams = self._stage("", lambda model, x, _: model.embed(x), tokens)
         if self._float.config.layer_input is not None:
             self._make_inputs(streams)
         for stop in float_walk(self._float, self._checkpoint):
             streams = self._stage(stop.name, self._layer(stop.name), streams)
         self._load("model.norm")
         self._load("lm_head")
-        floats, quantized, _ = self._stage("", lambda model, x, _: model.head(x), streams)
+        logits = self._stage("", lambda model, x, _: model.head(x), streams)
         rows = sorted(self._rows, key=lambda row: row.sink.order)
         unmatched = [item.sink for item in self._logged]
-        return Comparison(rows, unmatched), Logits(floats[0], quantized[0])
+        routed = logits[3][0] if len(logits) == 4 else None
+        return (
+            Comparison(rows, unmatched, self._routing),
+            Logits(logits[0][0], logits[1][0], routed),
+        )
 
     def _make_inputs(self, streams: Streams) -> None:
         """Gives the contexts what layers take besides the hidden states."""
@@ -276,8 +291,8 @@ class _Pass:
         return run
 
     def _stage(self, path: str, run: Run, inputs: Streams) -> Streams:
-        """Runs a part of the models three times, keeps the rows of it, and gives what comes next:
-        the third stream is the program's own values, as far as it shows them."""
+        """Runs a part of the models on each stream, keeps its rows, and gives what comes next: the
+        third stream is the program's own values, as far as it shows them."""
         recorders, outputs = [], []
         models = self._float, self._quantized
         for model, x, context in zip(models, inputs, self._contexts, strict=False):
@@ -286,34 +301,37 @@ class _Pass:
                 outputs.append(run(model, x, context))
         recorders.append(Recorder(_METHODS))
         module = self._quantized.get_submodule(path)
-        with self._routed(module, path), recorders[-1].watching(module, path):
+        shown = self._program_scores(module, path)
+        with _routed(module, shown), recorders[-1].watching(module, path):
             outputs.append(run(self._quantized, inputs[2], self._contexts[2]))
+        with _routed(module, shown):
+            for x, context in zip(inputs[3:], self._contexts[3:], strict=True):
+                outputs.append(run(self._quantized, x, context))
         floats, quantized, given = recorders
+        for name, scores in shown.items():
+            full, mixture = _joined(path, name), module.get_submodule(name)
+            assert isinstance(mixture, Experts)
+            own = quantized.outputs[_joined(full, "router")].flatten(0, 1)
+            self._routing.append(compare_routing(mixture, full, own, scores))
         stage = Stage(floats, quantized, given, self._weights(floats))
         rows = compare_stage(stage, self._logged, self._calls, self._tokens.shape[1])
-        shown = program_rows(self._logged, given, outputs[2], self._calls)
+        out = program_rows(self._logged, given, outputs[2], self._calls)
         matched = {row.sink for row in rows}
         self._rows += rows
         self._logged = [item for item in self._logged if item.sink not in matched]
-        following = outputs[1] if shown is None else stacked(shown, outputs[1])
-        return outputs[0], outputs[1], following
+        outputs[2] = outputs[1] if out is None else stacked(out, outputs[1])
+        return tuple(outputs)
 
-    @contextmanager
-    def _routed(self, module: nn.Module, path: str) -> Iterator[None]:
-        """In the block, the program's own scores choose experts: rounding decides between almost
-        equal ones."""
-        shown = {item.sink.place.module_path: item for item in self._logged}
-        hooks = []
-        for name, mixture in module.named_modules():
-            scores = shown.get(".".join(part for part in (path, name, "router") if part))
+    def _program_scores(self, module: nn.Module, path: str) -> dict[str, tuple[Tensor, Tensor]]:
+        """The positions and scores that the program shows of the routers of a module, by the names
+        of their mixtures in it."""
+        logged = {item.sink.place.module_path: item for item in self._logged}
+        shown = {}
+        for name, mixture in module.named_modules() if path else ():  # the root runs no layer
+            scores = logged.get(_joined(path, name, "router"))
             if isinstance(mixture, Experts) and scores is not None:
-                rows = positions(scores.calls, self._calls.starts, self._calls.lengths)
-                hooks.append(mixture.router.register_forward_hook(_returning(rows)))
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
+                shown[name] = positions(scores.calls, self._calls.starts, self._calls.lengths)
+        return shown
 
     def _weights(self, floats: Recorder) -> dict[str, Distance]:
         """Each quantized weight alone, on what the float model gave to its float twin."""
@@ -323,6 +341,24 @@ class _Pass:
             if isinstance(module, nn.Linear | nn.Embedding | QuantizedLinear | QuantizedEmbedding):
                 weights[path] = distance(floats.outputs[path], module(given))
         return weights
+
+
+def _joined(*parts: str) -> str:
+    return ".".join(part for part in parts if part)
+
+
+@contextmanager
+def _routed(module: nn.Module, scores: Mapping[str, tuple[Tensor, Tensor]]) -> Iterator[None]:
+    """In the block, these scores choose experts: rounding decides between almost equal ones."""
+    hooks = []
+    for name, rows in scores.items():
+        router = module.get_submodule(_joined(name, "router"))
+        hooks.append(router.register_forward_hook(_returning(rows)))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _returning(rows: tuple[Tensor, Tensor]) -> Callable[[nn.Module, Any, Tensor], Tensor]:

@@ -7,16 +7,19 @@ from rich.table import Table
 
 from devtools.compare.figures import Distance
 from devtools.compare.outcome import Outcome
+from devtools.compare.routing import LayerRouting
 from devtools.compare.rows import DECODE, OUTLIER, PREFILL, Row
 from devtools.format_numbers import counted
 from devtools.profile.profile_types import Line
 from exporter.command_line.tables import table_console
 
 _WIDTH = 120  # of a table that goes to a file
+_MOST_FLIPS = 8  # that are named, of a layer
 _LOGITS = {
     "quantized_beside_float": "quantized model / float model",
     "program_beside_quantized": "program / quantized model",
     "program_beside_float": "program / float model",
+    "program_beside_routed": "program / quantized model, with the program's experts",
 }
 
 
@@ -55,6 +58,7 @@ def show(outcome: Outcome) -> None:
             f"not compared: {len(outcome.comparison.unmatched)} outputs that belong to no layer"
         )
     _verdict(console, outcome)
+    _routing(console, outcome)
     for name, item in outcome.logits.items():
         console.print(
             f"logits, {_LOGITS[name]}: KL {item.kl:.2e} nats, top-1 {item.top1:.1%} "
@@ -91,6 +95,44 @@ def _verdict(console: Console, outcome: Outcome) -> None:
                 markup=False,
                 soft_wrap=True,
             )
+
+
+def _routing(console: Console, outcome: Outcome) -> None:
+    """Which tokens the program gives to other experts, by layer."""
+    layers = outcome.comparison.routing
+    if not layers:
+        return
+    compared = sum(layer.tokens for layer in layers)
+    flips = [flip for layer in layers for flip in layer.flips]
+    if not flips:
+        console.print("routing: all tokens go to the experts that the quantized model chooses")
+        return
+    console.print(
+        f"routing: {len(flips)} of {compared} choices of experts differ from the quantized "
+        "model's, where rounding decides between almost equal scores",
+        soft_wrap=True,
+    )
+    for layer in layers:
+        if layer.flips:
+            console.print(f"  {_flips(layer)}", markup=False, soft_wrap=True)
+
+
+def _flips(layer: LayerRouting) -> str:
+    shown = ", ".join(
+        f"{flip.position} ({_experts(flip.left)} to {_experts(flip.taken)})"
+        for flip in layer.flips[:_MOST_FLIPS]
+    )
+    left = len(layer.flips) - _MOST_FLIPS
+    more = f" and {left} more" if left > 0 else ""
+    widest = max(flip.margin for flip in layer.flips) / layer.deviation
+    return (
+        f"{layer.module_path}: token {shown}{more}; scores at most {widest:.2g} of their deviation "
+        "apart"
+    )
+
+
+def _experts(numbers: tuple[int, ...]) -> str:
+    return "+".join(map(str, numbers))
 
 
 def _named(row: Row, module_path: str, line: Line) -> str:

@@ -31,6 +31,7 @@ class Outcome:
             "odd_weights": [_weights(row.weights) for row in self.odd if row.weights],
             "logits": {name: item.to_dict() for name, item in self.logits.items()},
             "lines": [_row(row) for row in self.comparison.rows],
+            "routing": [layer.to_dict() for layer in self.comparison.routing],
             "not_compared": [
                 {"module": sink.place.module_path, "line": sink.lines[0].location}
                 for sink in self.comparison.unmatched

@@ -10,6 +10,7 @@ from torch import Tensor
 from devtools.compare.figures import Distance, distance, median
 from devtools.compare.graph_values import LoggedRows, Sink, positions
 from devtools.compare.recording import Recorder
+from devtools.compare.routing import LayerRouting
 from devtools.profile.profile_types import Line
 
 PREFILL, DECODE = "prefill", "decode"
@@ -94,10 +95,12 @@ class Comparison:
     Attributes:
         rows: in the order in which the program computes them.
         unmatched: sinks that the model has no value for.
+        routing: of each mixture of experts whose scores the program shows.
     """
 
     rows: list[Row] = field(default_factory=list)
     unmatched: list[Sink] = field(default_factory=list)
+    routing: list[LayerRouting] = field(default_factory=list)
 
     def first_wrong(self, tolerance: float) -> Row | None:
         """The first line whose difference rounding does not explain."""

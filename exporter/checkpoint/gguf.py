@@ -19,6 +19,7 @@ import torch
 from gguf import GGMLQuantizationType
 from torch import Tensor
 
+from exporter.checkpoint import gguf_apertus
 from exporter.checkpoint.gguf_config import (
     Architecture,
     architecture,
@@ -123,7 +124,8 @@ class GgufWeights:
         self._head_dim = config.attentions[0].head_dim if config.attentions else 0
         mixers = (layer.mixer for layer in config.layers)
         rule = next((mixer for mixer in mixers if isinstance(mixer, DeltaSpec)), None)
-        self._delta = None if rule is None else StoredDelta(rule)
+        self._delta = None if rule is None else StoredDelta(rule, kind.tiled_values)
+        self._numbers = gguf_apertus.numbers(files[0].metadata)
         places = {
             key: place
             for file in files
@@ -139,18 +141,24 @@ class GgufWeights:
         shapes = {key: _shape(key, place.shape) for key, place in self._places.items()}
         if self._delta is not None:
             shapes = {key: self._delta.shape(key, shape) for key, shape in shapes.items()}
-        self._shapes = shapes
+        self._shapes = shapes | {name: tuple(x.shape) for name, x in self._numbers.items()}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return self._shapes
 
     def dtype(self, name: str) -> torch.dtype:
+        if name in self._numbers:
+            return torch.float32
         return _PLAIN.get(self._places[name].type, torch.float32)
 
     def source_type(self, name: str) -> str:
+        if name in self._numbers:
+            return "F32"
         return str(self._places[name].type.name)
 
     def kept_type(self, name: str) -> WeightType | None:
+        if name in self._numbers:
+            return None
         type = _KEPT.get(self._places[name].type)
         if type is None or self._delta is None or self._delta.can_keep(name, type.group_size):
             return type
@@ -166,6 +174,8 @@ class GgufWeights:
         return QuantizedWeight(values, halves_from_pairs(made.scales, self._head_dim), made.type)
 
     def tensor(self, name: str) -> Tensor:
+        if name in self._numbers:
+            return self._numbers[name]
         made = read_tensor(self._places[name])
         if name.endswith(_CONVOLUTION):
             return made.view(_shape(name, tuple(made.shape)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from exporter.checkpoint import gguf_delta, gguf_gemma4, gguf_lfm2
+from exporter.checkpoint import gguf_apertus, gguf_delta, gguf_gemma4, gguf_lfm2
 from exporter.checkpoint.gguf_rope import TEMPERATURE, rope_scaling
 from exporter.errors import ExportError
 
@@ -25,6 +25,7 @@ _COMMON = {
     "sliding_window": "attention.sliding_window",
     "original_max_position_embeddings": "rope.scaling.original_context_length",
 }
+_BIASES = ("blk.0.attn_q.bias", "blk.0.attn_qkv.bias")
 Metadata = Callable[[str], Any]
 Fields = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -52,6 +53,7 @@ class Architecture:
         yarn: likewise, of the rotary parameters of YaRN; with `mscale`, a file may also hold its
             counterpart.
         with_experts: what it means of files that have experts; None: the same.
+        tiled_values: whether heads of values of a delta rule that one key head serves are apart.
     """
 
     model_type: str
@@ -64,6 +66,16 @@ class Architecture:
     constants: Mapping[str, Any] = field(default_factory=dict)
     yarn: Mapping[str, Any] = field(default_factory=dict)
     with_experts: "Architecture | None" = None
+    tiled_values: bool = False
+
+
+def _neox(
+    stored: Metadata, so_far: Fields, shapes: Shapes, factors: Mapping[str, Tensor]
+) -> Fields:
+    """Returns what GPT-NeoX calls otherwise; its rotary base is not always stored."""
+    turned, theta = stored("rope.dimension_count"), stored("rope.freq_base")
+    share = {} if turned is None else {"rotary_pct": turned / (_head_dim(so_far) or 1)}
+    return {**share, "rotary_emb_base": 10000.0 if theta is None else theta}
 
 
 def _bias(field: str) -> Callable[[Metadata, Fields, Shapes, Mapping[str, Tensor]], Fields]:
@@ -112,9 +124,18 @@ _PHI_NAMES = {
     "ffn_down": "mlp.fc2",
 }
 _STARCODER_NAMES = {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+_NEOX = {"layer_norm_eps": _LAYER_NORM_EPS, "use_parallel_residual": "use_parallel_residual"}
+_LFM2_MOE = {**gguf_lfm2.FIELDS, **_QWEN3_MOE, "num_dense_layers": "leading_dense_block_count"}
+_LFM2_MOE_NAMES = {
+    "ffn_gate_inp": "feed_forward.gate",
+    "exp_probs_b.bias": "feed_forward.expert_bias",
+}
+_QWEN3_NEXT_NAMES = {"ssm_in": "linear_attn.in_proj_qkvz", "ssm_ba": "linear_attn.in_proj_ba"}
 _WHOLE_HEADS = {"partial_rotary_factor": 1.0}  # where a file does not say otherwise
 ARCHITECTURES = {
+    "apertus": Architecture("apertus", names=gguf_apertus.NAMES, computed=gguf_apertus.computed),
     "arcee": Architecture("arcee", pairs_rotate=True),
+    "chatglm": Architecture("glm", names={"ffn_up": "mlp.gate_up_proj"}, constants=_WHOLE_HEADS),
     "cohere2": Architecture("cohere2", _COHERE),
     "command-r": Architecture("cohere", _COHERE),
     "ernie4_5": Architecture("ernie4_5", computed=_bias("use_bias")),
@@ -135,6 +156,9 @@ ARCHITECTURES = {
         names={"ffn_gate_inp": "mlp.router"},
         yarn={"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
     ),
+    "gptneox": Architecture(  # whose GELU is approximate in llama.cpp
+        "gpt_neox", _NEOX, computed=_neox, constants={"hidden_act": "gelu_new"}
+    ),
     "granite": Architecture("granite", _GRANITE, True),
     "granitemoe": Architecture(
         "granitemoe", {**_GRANITE, **_GPT_OSS}, True, names={"ffn_gate_inp": "mlp.router"}
@@ -142,6 +166,13 @@ ARCHITECTURES = {
     "hunyuan-dense": Architecture("hunyuan_v1_dense"),
     "lfm2": Architecture(
         "lfm2", gguf_lfm2.FIELDS, names=gguf_lfm2.NAMES, computed=gguf_lfm2.computed
+    ),
+    "lfm2moe": Architecture(
+        "lfm2_moe",
+        _LFM2_MOE,
+        names={**gguf_lfm2.NAMES, **_LFM2_MOE_NAMES},
+        computed=gguf_lfm2.computed,
+        constants={"norm_topk_prob": True, "routed_scaling_factor": 1.0},
     ),
     "llama": Architecture(
         "llama",
@@ -173,7 +204,19 @@ ARCHITECTURES = {
         constants={"norm_topk_prob": True},
     ),
     "qwen35": Architecture(
-        "qwen3_5_text", norms_from_one=True, names=gguf_delta.NAMES, computed=gguf_delta.computed
+        "qwen3_5_text",
+        norms_from_one=True,
+        names=gguf_delta.NAMES,
+        computed=gguf_delta.computed,
+        tiled_values=True,
+    ),
+    "qwen3next": Architecture(
+        "qwen3_next",
+        {**_QWEN3_MOE, **_SHARED},
+        norms_from_one=True,
+        names={**gguf_delta.NAMES, **_QWEN2_MOE_NAMES, **_QWEN3_NEXT_NAMES},
+        computed=gguf_delta.computed,
+        constants={"norm_topk_prob": True},
     ),
     "seed_oss": Architecture("seed_oss"),
     "smollm3": Architecture("smollm3", pairs_rotate=True),
@@ -248,7 +291,7 @@ def config_fields(
         "model_type": kind.model_type,
         "vocab_size": shapes[EMBEDDING][0],
         "tie_word_embeddings": HEAD not in shapes,
-        "attention_bias": "blk.0.attn_q.bias" in shapes,
+        "attention_bias": not shapes.keys().isdisjoint(_BIASES),
         "mlp_bias": "blk.0.ffn_gate.bias" in shapes,
         **{name: _token(metadata, name) for name in ("bos_token_id", "eos_token_id")},
     }
@@ -259,6 +302,8 @@ def config_fields(
             "are not built."
         )
     head_dim = _head_dim(fields)
+    if head_dim:  # a family may have another default
+        fields["head_dim"] = head_dim
     if kind.larger_heads is not None and head_dim:
         larger = fields.get("num_hidden_layers") == kind.larger_heads
         heads = fields["num_attention_heads"]

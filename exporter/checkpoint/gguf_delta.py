@@ -54,9 +54,10 @@ def computed(
 class StoredDelta:
     """The tensors of delta rules of one shape, from the form in the file to Hugging Face's."""
 
-    def __init__(self, spec: DeltaSpec) -> None:
+    def __init__(self, spec: DeltaSpec, tiled: bool) -> None:
+        """tiled: whether heads of values that one key head serves are apart."""
         self._spec = spec
-        self._each = spec.num_value_heads // spec.num_key_heads  # heads that a key head serves
+        self._each = spec.num_value_heads // spec.num_key_heads if tiled else 1  # heads to put
 
     def shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Returns Hugging Face's shape of a tensor."""

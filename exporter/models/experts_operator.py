@@ -60,11 +60,19 @@ def route(
         weights, chosen = scores.softmax(-1).topk(count, dim=-1)
         return weights, chosen
     given = scores.sigmoid()
-    chosen = (given if choice_bias is None else given + choice_bias).topk(count, dim=-1)[1]
+    chosen = routed_by(scores, routing, choice_bias).topk(count, dim=-1)[1]
     weights = given.gather(-1, chosen)
     if routing.normalized:
         weights = weights / (weights.sum(-1, keepdim=True) + _LEAST_SUM)
     return weights * routing.share_scale, chosen
+
+
+def routed_by(scores: Tensor, routing: Routing, choice_bias: Tensor | None = None) -> Tensor:
+    """What experts are chosen by, the highest first: float32 of the scores' shape."""
+    if not routing.sigmoid:
+        return scores
+    given = scores.sigmoid()
+    return given if choice_bias is None else given + choice_bias
 
 
 def mix(x: Tensor, weights: Tensor, chosen: Tensor, experts: Sequence[Expert]) -> Tensor:

@@ -11,12 +11,22 @@ from exporter.tokenizer.class_steps import changed_parts, class_steps
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.layout import LayoutError, check_document, check_vocab_and_merges
 from exporter.tokenizer.library import load_library_tokenizer
+from exporter.tokenizer.mistral_split import split_as_mistral
 from exporter.tokenizer.sentencepiece_document import sentencepiece_document
 from exporter.tokenizer.source import TokenizerKind, TokenizerSource
 from exporter.tokenizer.special_tokens import CONFIG, SpecialTokens, content_of
-from exporter.tokenizer.tokenizer_class import GPT2, QWEN2, UNKNOWN_STEPS
+from exporter.tokenizer.tokenizer_class import (
+    COHERE,
+    GPT2,
+    NEOX,
+    QWEN2,
+    QWEN35,
+    UNKNOWN_STEPS,
+    is_certain,
+)
 
 GPT2_END = "<|endoftext|>"
+_OF_VOCAB_AND_MERGES = (GPT2, QWEN2, QWEN35, NEOX, COHERE)
 
 Json = dict[str, Any]
 
@@ -49,6 +59,8 @@ def tokenizer_document(
         check_document(document)
         if source.kind is TokenizerKind.TOKENIZER_JSON:
             document, notes = _as_the_class_reads(document, special)
+        document, more = split_as_mistral(document, special)
+        notes = [*notes, *more]
         present = [AddedToken(**_flags(token)) for token in document.get("added_tokens") or ()]
         new = special.to_add(present)
         if not new:
@@ -70,7 +82,12 @@ def _as_the_class_reads(document: Json, special: SpecialTokens) -> tuple[Json, l
         TokenizerError: the class cannot read its model.
     """
     field = f"{special.directory / CONFIG}: the class {special.kind}"
-    advice = f'To keep them, set the tokenizer_class of {CONFIG} to "PreTrainedTokenizerFast".'
+    own = is_certain(special.model)
+    advice = (
+        f"It is that of every {special.model.get('model_type')}, whatever {CONFIG} names."
+        if own
+        else f'To keep them, set the tokenizer_class of {CONFIG} to "PreTrainedTokenizerFast".'
+    )
     if special.kind in UNKNOWN_STEPS:
         return document, [
             f"{field} has steps of its own in transformers 5; those of tokenizer.json are used."
@@ -81,8 +98,12 @@ def _as_the_class_reads(document: Json, special: SpecialTokens) -> tuple[Json, l
     kind = document["model"].get("type", "BPE")
     if kind != "BPE" or "merges" not in document["model"]:
         raise TokenizerError(
-            f"{field} reads BPE, but tokenizer.json has {kind}: set tokenizer_class to "
-            '"PreTrainedTokenizerFast" to read it as it is.'
+            f"{field} reads BPE, but tokenizer.json has {kind}: "
+            + (
+                f"{advice[:-1]}, so name a tokenizer of BPE."
+                if own
+                else 'set tokenizer_class to "PreTrainedTokenizerFast" to read it as it is.'
+            )
         )
     changed = changed_parts(document, steps)
     added = document.get("added_tokens") or []
@@ -124,7 +145,7 @@ def _vocab_and_merges(source: TokenizerSource, special: SpecialTokens) -> Json:
         check_vocab_and_merges(model)
     except LayoutError as error:
         raise damaged(source.path, str(error)) from None
-    kind = special.kind if special.kind == QWEN2 else GPT2
+    kind = special.kind if special.kind in _OF_VOCAB_AND_MERGES else GPT2
     if kind == GPT2 and GPT2_END not in vocab:
         raise TokenizerError(
             f"{source.path} has no token {GPT2_END}; from vocab.json only GPT-2's vocabulary, "

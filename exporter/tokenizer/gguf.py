@@ -18,10 +18,12 @@ from exporter.tokenizer.huggingface import read_document
 from exporter.tokenizer.sentencepiece_model import SPACE, read_model
 from exporter.tokenizer.specification import TokenizerSpec
 from exporter.tokenizer.split_patterns import (
+    DEEPSEEK3_PATTERNS,
     GPT4O_PATTERN,
     LLAMA3_PATTERN,
     QWEN2_PATTERN,
     QWEN35_PATTERN,
+    SEED_PATTERN,
     TEKKEN_PATTERN,
 )
 
@@ -82,6 +84,7 @@ class _Split:
 
     Attributes:
         pattern: pieces of text; None: GPT-2's.
+        first: patterns that split it before.
         digits: whether each digit is first split off.
         nfc: whether text is first normalized to Unicode's form C.
         whole_words: whether a piece that is a token is not merged.
@@ -91,6 +94,7 @@ class _Split:
     """
 
     pattern: str | None = None
+    first: tuple[str, ...] = ()
     digits: bool = False
     nfc: bool = False
     whole_words: bool = False
@@ -103,6 +107,8 @@ _DIGITS_SPLIT = _Split(digits=True)
 _LLAMA3_SPLIT = _Split(LLAMA3_PATTERN, whole_words=True, adds_bos=True)
 _CL100K_SPLIT = _Split(LLAMA3_PATTERN)
 _QWEN2_SPLIT = _Split(QWEN2_PATTERN, nfc=True)
+_STABLELM2_SPLIT = _Split(QWEN2_PATTERN)
+_DEEPSEEK3_SPLIT = _Split(DEEPSEEK3_PATTERNS[-1], DEEPSEEK3_PATTERNS[:-1])
 _SPLITS = {
     "gpt-2": _GPT2_SPLIT,
     "phi-2": _GPT2_SPLIT,
@@ -122,8 +128,15 @@ _SPLITS = {
     "lfm2": _LLAMA3_SPLIT,
     "dbrx": _CL100K_SPLIT,
     "smaug-bpe": _CL100K_SPLIT,
+    "glm4": _CL100K_SPLIT,
+    "chatglm-bpe": _CL100K_SPLIT,
     "qwen2": _QWEN2_SPLIT,
     "deepseek-r1-qwen": _QWEN2_SPLIT,
+    "stablelm2": _STABLELM2_SPLIT,
+    "hunyuan": _STABLELM2_SPLIT,
+    "hunyuan-dense": _DEEPSEEK3_SPLIT,
+    "deepseek-v3": _DEEPSEEK3_SPLIT,
+    "seed-coder": _Split(SEED_PATTERN),
     "qwen35": _Split(QWEN35_PATTERN, nfc=True),
     "tekken": _Split(TEKKEN_PATTERN, whole_words=True, adds_bos=True),
     "gpt-4o": _Split(GPT4O_PATTERN),
@@ -340,8 +353,10 @@ def _of_bytes(split: _Split) -> dict[str, Any]:
     steps: list[dict[str, Any]] = []
     if split.digits:
         steps.append({"type": "Digits", "individual_digits": True})
-    if split.pattern is not None:
-        regex = {"Regex": split.pattern}
+    for pattern in (*split.first, split.pattern):
+        if pattern is None:
+            continue
+        regex = {"Regex": pattern}
         steps.append({"type": "Split", "pattern": regex, "behavior": "Isolated", "invert": False})
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     steps.append({**byte_level, "use_regex": split.pattern is None})

@@ -38,6 +38,7 @@ class SpecialTokens:
 
     Attributes:
         config: the fields of `tokenizer_config.json`; empty if there is none.
+        model: those of `config.json`; likewise.
         kind: the class of `transformers` that reads the tokenizer; "" for the one that takes a
             `tokenizer.json` as it is.
         named: the tokens that have a name, which a chat template may use.
@@ -50,6 +51,7 @@ class SpecialTokens:
 
     directory: Path
     config: Json = field(default_factory=dict)
+    model: Json = field(default_factory=dict)
     kind: str = ""
     named: dict[str, Token] = field(default_factory=dict)
     extra: tuple[Token, ...] = ()
@@ -135,7 +137,8 @@ def read_special_tokens(directory: Path, model_directory: Path | None = None) ->
     """
     fields = _read(directory / CONFIG)
     mapped = _read(directory / _MAP) if _LISTED not in fields else {}
-    kind = class_of(fields, directory, model_directory or directory)
+    model = _read((model_directory or directory) / "config.json")
+    kind = class_of(fields, directory, model)
     config = _Fields(directory / CONFIG, fields)
     named: dict[str, Token | None] = dict(DEFAULT_TOKENS.get(kind, {}))
     named |= config.named(special=False)
@@ -158,6 +161,7 @@ def read_special_tokens(directory: Path, model_directory: Path | None = None) ->
     return SpecialTokens(
         directory=directory,
         config=fields,
+        model=model,
         kind=kind,
         named={
             name: written.get(content_of(token), token)

@@ -6,9 +6,6 @@ Only classes that add something to the files have a name here; for all others ""
 from pathlib import Path
 from typing import Any
 
-from exporter.json_object import read_object
-from exporter.tokenizer.errors import TokenizerError
-
 LLAMA, CODE_LLAMA, GPT2, NEOX = (
     *("LlamaTokenizer", "CodeLlamaTokenizer", "GPT2Tokenizer", "GPTNeoXTokenizer"),
 )
@@ -68,10 +65,14 @@ UNKNOWN_STEPS = {
 _OF_MODELS = {
     **dict.fromkeys(("gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text"), GEMMA),
     **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next"), QWEN2),
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen2_audio", "qwen2_5_omni", "qwen3_vl"), QWEN2),
+    **dict.fromkeys(("qwen3_vl_moe", "qwen3_omni_moe", "qwen3_asr", "colqwen2"), QWEN2),
+    **dict.fromkeys(("internvl", "ovis2", "audioflamingo3", "qianfan_ocr", "lighton_ocr"), QWEN2),
     **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), QWEN35),
     **dict.fromkeys(("gpt2", "gpt_neo", "gptj", "phi", "starcoder2", "dbrx", "jais2", "opt"), GPT2),
     **dict.fromkeys(("gpt_neox", "mamba", "mamba2", "mpt", "olmo", "olmoe", "rwkv"), NEOX),
-    **dict.fromkeys(("cohere", "cohere2"), COHERE),
+    **dict.fromkeys(("cohere", "cohere2", "aya_vision"), COHERE),
+    **dict.fromkeys(("idefics", "idefics2"), LLAMA),
     "code_llama": CODE_LLAMA,
 }
 # Those whose own class reads the tokenizer whatever class the files name.
@@ -86,16 +87,17 @@ _AS_IT_IS = {
 }
 
 
-def class_of(config: dict[str, Any], directory: Path, model_directory: Path) -> str:
-    """The class for a tokenizer with this `tokenizer_config.json`; "" if there is none.
+# Those of Mistral, of which versions of `transformers` before 5 saved a wrong pattern of splits.
+_OF_MISTRAL = {"mistral", "mistral3", "voxtral", "ministral", "pixtral"}
 
-    Raises:
-        TokenizerError: `config.json` cannot be read.
+
+def class_of(config: dict[str, Any], directory: Path, model: dict[str, Any]) -> str:
+    """The class for a tokenizer in a directory; "" if there is none.
+
+    Args:
+        config: the fields of `tokenizer_config.json`.
+        model: those of `config.json`.
     """
-    if not config:
-        return ""
-    path = model_directory / "config.json"
-    model = read_object(path, TokenizerError) if path.is_file() else {}
     kind, named = model.get("model_type"), config.get("tokenizer_class")
     named = named if isinstance(named, str) else model.get("tokenizer_class")
     named = named.removesuffix("Fast") if isinstance(named, str) else ""
@@ -107,6 +109,23 @@ def class_of(config: dict[str, Any], directory: Path, model_directory: Path) -> 
     if named == LLAMA and _is_byte_level(directory / "tokenizer.json"):
         return ""
     return named if named in DEFAULT_TOKENS or named in UNKNOWN_STEPS else ""
+
+
+def is_certain(model: dict[str, Any]) -> bool:
+    """Whether the model type has a class of its own, whatever class the files name."""
+    return model.get("model_type") in _CERTAIN
+
+
+def is_old_mistral(model: dict[str, Any]) -> bool:
+    """Whether `config.json` is of a model of Mistral that no version from 5 on has saved."""
+    version = str(model.get("transformers_version") or "0")
+    known = model.get("model_type") in {*_OF_MISTRAL, None}
+    return bool(model) and known and _major(version) < 5
+
+
+def _major(version: str) -> int:
+    number = version.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _is_byte_level(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """Core ML: the program in the file computes what the model computes, over its state, in float16."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,12 @@ from coremltools.proto import MIL_pb2
 from sentencepiece import SentencePieceProcessor
 from support.core_ml_evaluator import CoreMLEvaluator
 from support.core_ml_program import DTYPES, CoreMLProgram, read_core_ml
+from support.cpu_models import prepare
 from support.decoder_specs import SMALL, varied
+from support.expert_models import CLAMPED, EXPERTS, expert_model
 from support.exported import Quiet, feed
 from support.small_models import PLAIN_RTN8, float_twin, quantized_model, random_model, round_rope
+from support.tiers import checked_rows
 from torch import Tensor
 
 import exporter.capture.program
@@ -22,7 +25,7 @@ from delegates.coreml import lower
 from exporter.capture.program import capture
 from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
-from exporter.models.spec import DecoderSpec
+from exporter.models.spec import DecoderSpec, ExpertsSpec
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.modules import QuantizedLinear
@@ -32,6 +35,9 @@ from quant.weight_type import INT8
 CONTEXT = 40
 LENGTHS = [11, 1, 1, 2, 1, 9, 1]  # prefill, decode, and a longer call in the middle
 WIDE = dict.fromkeys(("model.layers.0.self_attn.qkv_proj", "model.layers.0.mlp.down_proj"), INT8)
+
+# Whose numbers float16 has.
+EXACT = replace(CLAMPED, expert=replace(CLAMPED.expert, activation="silu", limit=0.25))
 
 # In float32 the program and the model differ by the order of additions alone.
 WIDE_TOLERANCE = 1e-5
@@ -114,6 +120,19 @@ def require_agreement(
 
 def test_prefill_and_decode_agree_through_the_state(int4: Case) -> None:
     require_agreement(int4, some_tokens(int4.model.config, LENGTHS), LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("experts", "scheme"),
+    [(EXACT, Scheme("rtn4")), *checked_rows([(EXPERTS, Scheme("none"))])],
+    ids=["clamped", "normalized"],
+)
+def test_mixtures_of_experts(experts: ExpertsSpec, scheme: Scheme, tmp_path: Path) -> None:
+    method = None if scheme.name == "none" else replace(scheme.choice, rotation="none")
+    model = prepare(expert_model(experts, 2), replace(scheme, method=method))
+    case = core_ml(model, tmp_path)
+    assert (case.lowered.report.calls, case.lowered.report.left) == (1, {})
+    require_agreement(case, some_tokens(model.config, LENGTHS), LENGTHS)
 
 
 def test_the_state_holds_the_keys_and_values(int4: Case) -> None:

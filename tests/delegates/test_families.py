@@ -16,11 +16,13 @@ from support.family_models import (
     reference_model,
     tokens_of,
 )
+from support.small_models import ModelWeights
 
 from delegates.cpu import load
 from exporter.capture.program import capture
 from exporter.file.agreement import compare, reference_logits, require_agreement
 from exporter.models.decoder import CausalLM
+from quant.quantize import quantize
 from quant.scheme import Scheme
 
 LENGTHS = [20, 3, 1, 1, 15]
@@ -47,6 +49,28 @@ def test_a_family_is_one_call(case: Case, tmp_path: Path, cpp_build: Path) -> No
     step = load(found.path)
     assert step is not None
     torch.testing.assert_close(feed(step, tokens, LENGTHS), want, rtol=0, atol=1e-4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", [case_of(name) for name in FAMILIES], ids=str)
+@torch.no_grad()
+def test_gptq4_agrees_within_what_rounding_explains(
+    case: Case, tmp_path: Path, cpp_build: Path
+) -> None:
+    ours = our_model(reference_model(case))
+    config = ours.config.for_context(LENGTH)
+    generator = torch.Generator().manual_seed(5)
+    text = torch.randint(3, config.vocab_size, (24, LENGTH), generator=generator)
+    with torch.device("meta"):
+        model = CausalLM(config).eval()
+    report = quantize(model, Scheme("gptq4"), ModelWeights(ours), text[:20], text[20:])
+    assert report.quality is not None and report.quality.kl < 0.5
+    eager = reference_logits(model.requires_grad_(False), text[23], LENGTH, True)
+    found = write(capture(model, LENGTH, LENGTH), tmp_path, eager)
+    assert (found.lowered.report.calls, found.lowered.report.left) == (1, {})
+    step = load(found.path)
+    assert step is not None
+    require_agreement(compare(eager, step))
 
 
 @pytest.mark.check

@@ -4,7 +4,7 @@ the model computes; its weights are the model's integers."""
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +95,18 @@ def test_other_widths(scheme: Scheme, tmp_path: Path) -> None:
 def test_8_bit_layers_and_biases(tmp_path: Path) -> None:
     config = varied(SMALL, intermediate_size=96, attention_bias=True, qk_norm="heads")
     require_agreement(mlx(quantized_model(random_model(config), PLAIN_RTN8), tmp_path))
+
+
+def test_windows(tmp_path: Path) -> None:
+    """Of several positions, of one, and none."""
+    (layer,) = SMALL.layers
+    windows = (5, None, 1)
+    layers = (replace(layer, mixer=replace(layer.mixer, window=window)) for window in windows)
+    case = mlx(random_model(replace(SMALL, layers=tuple(layers))), tmp_path)
+    require_agreement(case)
+    require_agreement(case, [16, 16, 7, 1])
+    counted = Counter(case.program.operators())
+    assert (counted["SdpaNode"], counted["ExpandDimsNode"]) == (3, 1)
 
 
 def test_the_complete_decoder_is_one_call(int4: Case) -> None:

@@ -18,6 +18,7 @@ from torch import nn
 from devtools.commands.cli import main
 from devtools.commands.compare import Request, compare
 from devtools.commands.compare_models import quantized_model, read_weights
+from devtools.commands.compare_table import show
 from devtools.compare.figures import distance, logit_distance
 from devtools.compare.outcome import Outcome
 from devtools.compare.recording import Place, Recorder, operator_name
@@ -179,8 +180,10 @@ def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, xnnpack_pte: Path
 
 
 @pytest.mark.check
-def test_experts_are_those_that_the_program_chooses(cpp_build: Path, tmp_path: Path) -> None:
-    """Rounding decides between almost equal scores."""
+def test_experts_are_those_that_the_program_chooses(
+    cpp_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rounding decides between almost equal scores: the tokens that go elsewhere are named."""
     shape = dict(vocab_size=4096, num_local_experts=12, num_hidden_layers=4)
     reference_model(Case("gpt_oss", "compared", {**GPT_OSS, **shape})).save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").symlink_to(EMBEDDED / "tokenizer.json")
@@ -191,8 +194,21 @@ def test_experts_are_those_that_the_program_chooses(cpp_build: Path, tmp_path: P
         for row in outcome.comparison.rows
         if row.sink.place.operator == "experts"
     }
-    assert list(errors) == [f"model.layers.{index}.mlp" for index in range(4)]
+    mixtures = [f"model.layers.{index}.mlp" for index in range(4)]
+    assert list(errors) == mixtures
     assert all(error < QUANTIZED_TOLERANCE / 2 for error in errors.values())
+    routing = outcome.comparison.routing
+    assert [layer.module_path for layer in routing] == mixtures
+    assert any(layer.flips for layer in routing)
+    for layer in routing:
+        assert all(0 <= flip.margin <= 2 * flip.moved for flip in layer.flips)
+    named, apart = (outcome.logits[f"program_beside_{name}"] for name in ("routed", "quantized"))
+    assert named.kl < apart.kl / 2
+    show(outcome)
+    said = capsys.readouterr().out
+    assert "choices of experts differ from the quantized model's" in said
+    assert "with the program's experts: KL" in said
+    assert outcome.to_dict()["routing"][0]["module_path"] == mixtures[0]
 
 
 @pytest.mark.parametrize(

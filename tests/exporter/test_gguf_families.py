@@ -76,6 +76,16 @@ def test_experts_are_read_one_by_one(tmp_path: Path, type: Type) -> None:
                 assert torch.equal(floats.flatten(1), want[expert])
 
 
+@pytest.mark.parametrize("beta", [[0.5], ["x"] * 3, 7])
+def test_xielu_without_a_number_for_each_layer_is_refused(tmp_path: Path, beta: object) -> None:
+    label, form = next(iter(FAMILIES["apertus"].gguf.items()))
+    path = write_model(
+        tmp_path / "m.gguf", reference_model(case_of("apertus", label)), form, {"xielu.beta": beta}
+    )
+    with pytest.raises(ExportError, match="xielu.beta is .*; it must have a number for each layer"):
+        open_checkpoint(path)
+
+
 @pytest.mark.parametrize("model_type", ["lfm2", "gemma4_text", "qwen3_5_text"])
 def test_other_metadata_is_read_or_refused_in_a_sentence(tmp_path: Path, model_type: str) -> None:
     """One value replaced by another, most of them of a wrong type or size."""

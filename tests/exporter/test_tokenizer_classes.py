@@ -20,10 +20,13 @@ TEXTS = (
 Json = dict[str, Any]
 
 
-def check(directory: Path, config: Json, model_type: str, cpp_build: Path) -> str:
+def check(
+    directory: Path, config: Json | None, model_type: str, cpp_build: Path, **model: str
+) -> str:
     """Checks the ids, the texts and the named tokens; returns the notes."""
-    (directory / "tokenizer_config.json").write_text(json.dumps(config))
-    (directory / "config.json").write_text(json.dumps({"model_type": model_type}))
+    if config is not None:
+        (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    (directory / "config.json").write_text(json.dumps({"model_type": model_type, **model}))
     oracle = AutoTokenizer.from_pretrained(directory)
     compiled = compile_tokenizer(directory)
     (directory / "blob").write_bytes(compiled.data)
@@ -63,6 +66,61 @@ def test_a_class_replaces_steps(
 
 
 @pytest.mark.parametrize(
+    ("trained", "config", "model_type", "note"),
+    [
+        ("digits", None, "qwen3", "replaces these parts of tokenizer.json: normalizer, pre_token"),
+        ("digits", {}, "qwen2_vl", "replaces these parts of tokenizer.json: normalizer, pre_token"),
+        ("digits", None, "gpt_neox", "the class GPTNeoXTokenizer replaces"),
+        ("digits", None, "llama", ""),
+        ("digits", {"tokenizer_class": "PreTrainedTokenizerFast"}, "qwen3", ""),
+        (
+            "digits",
+            {"tokenizer_class": "PreTrainedTokenizerFast"},
+            "qwen2",
+            "It is that of every qwen2, whatever tokenizer_config.json names.",
+        ),
+    ],
+)
+def test_a_model_type_has_a_class(
+    trained: str, config: Json | None, model_type: str, note: str, tmp_path: Path, cpp_build: Path
+) -> None:
+    (tmp_path / "tokenizer.json").write_text(TRAINERS[trained](), encoding="utf-8")
+    notes = check(tmp_path, config, model_type, cpp_build)
+    assert (note in notes) if note else not notes
+
+
+@pytest.mark.parametrize(
+    ("fix", "model_type", "more", "tokens", "note"),
+    [
+        (True, "mistral", {}, 100_001, ""),
+        (True, "mistral3", {"transformers_version": "4.57.1"}, 100_001, ""),
+        (True, "mistral", {"transformers_version": "5.1.0"}, 100_001, ""),
+        (True, "mistral", {}, 100_000, ""),
+        (True, "ministral3", {}, 100_001, ""),
+        (False, "mistral", {}, 100_001, "set fix_mistral_regex of "),
+    ],
+)
+def test_the_split_of_mistral(
+    fix: bool,
+    model_type: str,
+    more: dict[str, str],
+    tokens: int,
+    note: str,
+    tmp_path: Path,
+    cpp_build: Path,
+) -> None:
+    document = json.loads(TRAINERS["llama3"]())
+    vocabulary = document["model"]["vocab"]
+    added = [token["content"] for token in document["added_tokens"]]
+    known = len({*vocabulary, *added})
+    first = 1 + max([*vocabulary.values(), *(token["id"] for token in document["added_tokens"])])
+    vocabulary |= {f"\u0101{number}": first + number for number in range(tokens - known)}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    notes = check(tmp_path, {"fix_mistral_regex": fix}, model_type, cpp_build, **more)
+    assert (note in notes) if note else not notes
+
+
+@pytest.mark.parametrize(
     ("config", "model_type", "note"),
     [
         ({"tokenizer_class": "LlamaTokenizer", "legacy": True}, "llama", ""),
@@ -80,12 +138,18 @@ def test_a_class_reads_a_sentencepiece_model(
     assert (note in notes) if note else not notes
 
 
-def test_qwen2s_vocabulary_and_merges(tmp_path: Path, cpp_build: Path) -> None:
+@pytest.mark.parametrize(
+    ("config", "model_type"),
+    [({"tokenizer_class": "Qwen2Tokenizer"}, "qwen2"), (None, "qwen3"), (None, "gpt_neox")],
+)
+def test_a_vocabulary_and_merges(
+    config: Json | None, model_type: str, tmp_path: Path, cpp_build: Path
+) -> None:
     model = json.loads(TRAINERS["qwen2"]())["model"]
     (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
     (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]))
-    assert not check(tmp_path, {"tokenizer_class": "Qwen2Tokenizer"}, "qwen2", cpp_build)
+    assert not check(tmp_path, config, model_type, cpp_build)
 
 
 def test_classes_that_do_not_fit_the_file(tmp_path: Path, shared_data: Path) -> None:

@@ -181,6 +181,24 @@ def _expand_dims(i: Inputs) -> Array:
     return np.expand_dims(i["x"], tuple(int(axis) for axis in i["axes"]))
 
 
+def _topk(i: Inputs) -> list[Array]:
+    assert i["sort"] and i["return_indices"] and not i["ascending"]
+    axis, count = int(i["axis"]), int(i["k"])
+    indices = np.argsort(-_wide(i["x"]), axis, kind="stable").take(range(count), axis)
+    return [np.take_along_axis(i["x"], indices, axis), indices]
+
+
+def _scatter(i: Inputs) -> Array:
+    assert i["mode"] == "update"
+    out = i["data"].copy()
+    np.put_along_axis(out, i["indices"].astype(np.int64), i["updates"], int(i["axis"]))
+    return out
+
+
+def _sigmoid(i: Inputs) -> Array:
+    return 1 / (1 + np.exp(-_wide(i["x"])))
+
+
 OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "abs": lambda i: np.abs(i["x"]),
     "add": lambda i: i["x"] + i["y"],
@@ -203,12 +221,15 @@ OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "reduce_mean": _reduce(np.mean),
     "reshape": _reshape,
     "rsqrt": lambda i: 1 / np.sqrt(_wide(i["x"]) + _wide(i["epsilon"])),
+    "scatter_along_axis": _scatter,
     "select": lambda i: np.where(i["cond"], i["a"], i["b"]),
     "shape": lambda i: np.array(i["x"].shape),
+    "sigmoid": _sigmoid,
     "silu": _silu,
     "slice_by_index": lambda i: i["x"][_slices(i, i["x"].shape)],
     "slice_update": _slice_update,
     "softmax": _softmax,
     "split": _split,
+    "topk": _topk,
     "transpose": lambda i: i["x"].transpose(i["perm"]),
 }

@@ -68,6 +68,8 @@ class GgufForm:
         factors: tensors beside the model's; "llama3": those of this rotation.
         type: of matrices.
         experts: the type of the experts' matrices.
+        fused: whether queries, keys and values are one tensor; of Qwen3-Next, whether what the
+            delta rule reads is.
     """
 
     architecture: str
@@ -77,6 +79,7 @@ class GgufForm:
     factors: Mapping[str, Any] = field(default_factory=dict)
     type: Type = Type.F32
     experts: Type = Type.F32
+    fused: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,15 @@ from support.family_data import GgufForm
 from support.gguf_files import llama3_factors, metadata_of, stored_tensors, write_gguf
 from torch import Tensor
 
+_ENDINGS = {"layer_scalar": "{}.weight", "expert_bias": "{}.bias"}  # that the converter adds
+
 
 def with_split_experts(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Experts as the converter has them: gate and up apart, matrices as (out, in)."""
     made: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         name = name.replace(".block_sparse_moe.", ".mlp.")
+        name = name.replace(".feed_forward.experts.", ".mlp.experts.")
         block, is_expert, part = name.partition(".mlp.experts.")
         if name.endswith(".sinks"):
             made[f"{name}.weight"] = tensor
@@ -39,18 +42,27 @@ def with_split_experts(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return made
 
 
-def write_model(path: Path, reference: Any, form: GgufForm) -> Path:
-    """A model of transformers as a GGUF file."""
+def write_model(
+    path: Path, reference: Any, form: GgufForm, changes: Mapping[str, Any] | None = None
+) -> Path:
+    """A model of transformers as a GGUF file, with changes of its metadata."""
     config = reference.config.to_dict()
     rotary = config["rope_parameters"]
     rotary = rotary.get("full_attention", rotary)
     config = {"head_dim": config["hidden_size"] // config["num_attention_heads"], **config}
     config["rope_theta"] = rotary["rope_theta"]
     tensors = with_split_experts(reference.state_dict())
-    if "linear_num_key_heads" in config:
+    tensors, numbers = without_numbers(tensors)
+    if config["model_type"] == "gpt_neox":
+        tensors = neox_tensors(config, tensors)
+    if config["model_type"] == "qwen3_next":
+        tensors = qwen3_next_tensors(config, tensors, form.fused)
+    elif form.fused:
+        tensors = fused_tensors(tensors)
+    elif "linear_num_key_heads" in config:
         tensors = delta_tensors(config, tensors)
     tensors = {
-        f"{name}.weight" if name.endswith(".layer_scalar") else name: tensor.squeeze(1)
+        _ENDINGS.get(name.rpartition(".")[2], "{}").format(name): tensor.squeeze(1)
         if name.endswith(".conv.conv.weight")
         else tensor
         for name, tensor in tensors.items()
@@ -76,7 +88,67 @@ def write_model(path: Path, reference: Any, form: GgufForm) -> Path:
         made[name] = np.asarray(factors, np.float32), Type.F32
     metadata = metadata_of(form.architecture, config, form.names)
     metadata |= {f"{form.architecture}.{key}": value for key, value in form.more.items()}
+    metadata |= numbers | (changes or {})
     return write_gguf(path, metadata, made)
+
+
+def without_numbers(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors without the numbers of activations, and these as metadata, in the order of layers."""
+    numbers: dict[str, list[float]] = {}
+    for name, tensor in tensors.items():
+        if ".act_fn." in name:
+            numbers.setdefault(f"xielu.{name.rpartition('.')[2]}", []).append(tensor.float().item())
+    return {name: tensor for name, tensor in tensors.items() if ".act_fn." not in name}, numbers
+
+
+def neox_tensors(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Queries, keys and values one after another, and not head by head."""
+    heads = config["num_attention_heads"]
+    return {
+        name: tensor.unflatten(0, (heads, 3, -1)).transpose(0, 1).flatten(0, 2)
+        if ".query_key_value." in name
+        else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def fused_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Queries, keys and values as one tensor."""
+    made: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if ".q_proj." in name:
+            parts = [tensors[name.replace(".q_proj.", f".{part}_proj.")] for part in "qkv"]
+            made[name.replace(".q_proj.", ".qkv_proj.")] = torch.cat(parts)
+        elif ".k_proj." not in name and ".v_proj." not in name:
+            made[name] = tensor
+    return made
+
+
+def qwen3_next_tensors(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], fused: bool
+) -> dict[str, Tensor]:
+    """Gated delta rules of Qwen3-Next.
+
+    Args:
+        fused: whether queries, keys, values and gates are still head by head in one tensor.
+    """
+    size, heads = config["linear_key_head_dim"], config["linear_num_key_heads"]
+    values = config["linear_value_head_dim"] * config["linear_num_value_heads"] // heads
+    made: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        block, _, part = name.partition(".linear_attn.")
+        if part == "in_proj_qkvz.weight" and not fused:
+            parts = tensor.unflatten(0, (heads, -1)).split((size, size, values, values), dim=1)
+            *mixed, gates = (rows.flatten(0, 1) for rows in parts)
+            made[f"{block}.linear_attn.in_proj_qkv.weight"] = torch.cat(mixed)
+            made[f"{block}.linear_attn.in_proj_z.weight"] = gates
+        elif part == "conv1d.weight":
+            made[name] = tensor.squeeze(1)
+        elif part == "A_log":
+            made[name] = -tensor.exp()
+        else:
+            made[name.replace(".dt_bias", ".dt_proj.bias")] = tensor
+    return made
 
 
 def delta_tensors(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -119,6 +119,21 @@ class MLXEvaluator:
     def _AddInt(self, f: dict[str, Any]) -> None:
         self._ints[f["out"]["vid"]] = self._int(f["a"]) + self._int(f["b"])
 
+    def _ARange(self, f: dict[str, Any]) -> None:
+        ends = (self._int(f[key]) for key in ("start", "stop", "step"))
+        self._put(f, np.arange(*ends, dtype=_DTYPES[f["scalar_type"]]))
+
+    def _Full(self, f: dict[str, Any]) -> None:
+        value = f["v"]["literal"] if "literal" in f["v"] else self._int(f["v"])
+        shape = [self._int(size) for size in f["shape"]]
+        self._put(f, np.full(shape, value, _DTYPES[f["scalar_type"]]))
+
+    def _AsType(self, f: dict[str, Any]) -> None:
+        self._put(f, self._tensor(f["x"]).astype(_DTYPES[f["scalar_type"]]))
+
+    def _ExpandDims(self, f: dict[str, Any]) -> None:
+        self._put(f, np.expand_dims(self._tensor(f["x"]), f["axis"]))
+
     def _Slice(self, f: dict[str, Any]) -> None:
         self._put(f, self._tensor(f["x"])[self._range(f, self._tensor(f["x"]))])
 
@@ -181,6 +196,18 @@ class MLXEvaluator:
     def _Add(self, f: dict[str, Any]) -> None:
         self._put(f, self._tensor(f["a"]) + self._tensor(f["b"]))
 
+    def _Subtract(self, f: dict[str, Any]) -> None:
+        self._put(f, self._tensor(f["a"]) - self._tensor(f["b"]))
+
+    def _Greater(self, f: dict[str, Any]) -> None:
+        self._put(f, self._tensor(f["a"]) > self._tensor(f["b"]))
+
+    def _LessEqual(self, f: dict[str, Any]) -> None:
+        self._put(f, self._tensor(f["a"]) <= self._tensor(f["b"]))
+
+    def _LogicalOr(self, f: dict[str, Any]) -> None:
+        self._put(f, self._tensor(f["a"]) | self._tensor(f["b"]))
+
     def _Concatenate(self, f: dict[str, Any]) -> None:
         parts = [self.tensors[int(item.removeprefix("tid "))] for item in f["tensors"]]
         self._put(f, np.concatenate(parts, f["axis"]))
@@ -199,14 +226,19 @@ class MLXEvaluator:
         self._put(f, x / (1 + np.exp(-x)))
 
     def _Sdpa(self, f: dict[str, Any]) -> None:
-        """Causal from the end: the last query sees every key; query heads share key heads."""
+        """Causal from the end, so that the last query sees every key, or with a mask that is added
+        to the scores; query heads share key heads."""
         query, key, value = (self._tensor(f[name]) for name in "qkv")
         group = query.shape[1] // key.shape[1]
         key, value = (np.repeat(item, group, axis=1) for item in (key, value))
         scores = query @ key.swapaxes(-1, -2) * np.float32(f["scale"])
-        assert f["causal"] and "mask" not in f
         queries, keys = scores.shape[-2:]
-        hidden = np.triu(np.ones((queries, keys), bool), keys - queries + 1)
-        scores = np.where(hidden, -np.inf, scores)
+        if f["causal"]:
+            assert "mask" not in f
+            hidden = np.triu(np.ones((queries, keys), bool), keys - queries + 1)
+            scores = np.where(hidden, -np.inf, scores)
+        else:
+            assert self._tensor(f["mask"]).shape == (queries, keys)
+            scores = scores + self._tensor(f["mask"])
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         self._put(f, weights / weights.sum(-1, keepdims=True) @ value)

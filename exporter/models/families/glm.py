@@ -20,6 +20,7 @@ _DEFAULTS = {
     "head_dim": 128,
     "attention_bias": True,
 }
+_PARTS = ("q_proj", "k_proj", "v_proj")
 _ENDS = [151329, 151336, 151338]
 
 
@@ -33,20 +34,36 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
+    """Gate and up are rows of one tensor; of GGUF, queries, keys and values may be, too."""
     block, _, part = name.rpartition(".")[0].rpartition(".")
     if part in ("gate_proj", "up_proj"):
         size = spec.layers[0].feed_forward.intermediate_size
         begin = 0 if part == "gate_proj" else size
         return Stored((f"{block}.gate_up_proj.weight",)).rows(begin, begin + size)
-    return in_halves(spec, name)
+    kept = in_halves(spec, name)
+    if part not in _PARTS:
+        return kept
+    mixer = spec.attentions[0]
+    heads = mixer.num_attention_heads, mixer.num_key_value_heads, mixer.num_key_value_heads
+    sizes = [count * mixer.head_dim for count in heads]
+    which = _PARTS.index(part)
+    begin = sum(sizes[:which])
+    whole = Stored((f"{block}.qkv_proj.{name.rpartition('.')[2]}",))
+    fused = whole.rows(begin, begin + sizes[which])
+    return kept.or_else(in_halves(spec, name, fused))
 
 
-def in_halves(spec: DecoderSpec, name: str) -> Stored:
-    """Rows of queries and keys are stored in the order of pairs that rotate together."""
+def in_halves(spec: DecoderSpec, name: str, stored: Stored | None = None) -> Stored:
+    """Rows of queries and keys are stored in the order of pairs that rotate together.
+
+    Args:
+        stored: the rows; None: those of that name.
+    """
+    stored = Stored((name,)) if stored is None else stored
     rotary = next(iter(spec.rotary_tables), None)
     if rotary is None or name.split(".")[-2] not in ("q_proj", "k_proj"):
-        return Stored((name,))
-    return Stored((name,)).from_pairs(rotary.head_dim, rotary.leading)
+        return stored
+    return stored.from_pairs(rotary.head_dim, rotary.leading)
 
 
 FAMILY = Family("glm", spec, stored)

@@ -55,19 +55,22 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
-    """Queries, keys and values are rows of one tensor, head by head."""
+    """Queries, keys and values are rows of one tensor, head by head; of GGUF, one after another."""
     renamed = name
     for ours, theirs in _NAMES.items():
         renamed = renamed.replace(ours, theirs)
     block, is_attention, rest = renamed.partition(".self_attn.")
     if not is_attention:
-        return Stored((renamed,)).or_else(Stored((name,)))  # the head's newer name
+        return Stored((renamed,)).or_else(Stored((name,)))  # the head's newer name; those of GGUF
     part, _, end = rest.partition(".")
-    head_dim, which = spec.attentions[0].head_dim, _PARTS.index(part)
+    mixer, which = spec.attentions[0], _PARTS.index(part)
+    head_dim, size = mixer.head_dim, mixer.num_attention_heads * mixer.head_dim
+    whole = name.replace(f".{part}.", ".qkv_proj.")
+    apart = Stored((whole,)).rows(which * size, (which + 1) * size)
     fused = Stored((f"{block}.attention.query_key_value.{end}",)).then(
         lambda rows: rows.unflatten(0, (-1, 3, head_dim))[:, which].flatten(0, 1)
     )
-    return rotated(spec, name, fused)
+    return rotated(spec, name, fused).or_else(rotated(spec, name, apart))
 
 
 FAMILY = Family("gpt_neox", spec, stored)

@@ -43,8 +43,8 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
-    """Experts are stored one by one, with letters for names, or, as transformers has them in
-    memory, stacked."""
+    """Experts are stored one by one, with letters for names; of GGUF, without; or, as transformers
+    has them in memory, stacked."""
     block, is_expert, rest = name.partition(".mlp.experts.")
     if not is_expert:
         routed = name.replace(".mlp.router.", ".feed_forward.gate.")
@@ -56,7 +56,8 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
     at = f"{block}.feed_forward.experts"
     names = f"{at}.gate_up_proj", f"{at}.down_proj"
     together = stacked_expert(*names, int(number), part, layer.intermediate_size)
-    return Stored((f"{at}.{number}.{_LETTERS[part]}.weight",)).or_else(together)
+    alone = Stored((name,)).or_else(together)
+    return Stored((f"{at}.{number}.{_LETTERS[part]}.weight",)).or_else(alone)
 
 
 FAMILY = Family("lfm2_moe", spec, stored)

@@ -36,7 +36,8 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
     """What the delta rule reads is stored key head by key head: its query, its key, and of its
-    heads of values these, then their gates; in another tensor b and a of these heads."""
+    heads of values these, then their gates; in another tensor b and a of these heads. GGUF has the
+    gates apart."""
     block, is_input, rest = name.partition(".linear_attn.in_proj_")
     if not is_input:
         if ".mlp." in name or ".shared_expert." in name:
@@ -53,7 +54,8 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
         sizes = [rule.key_head_dim, rule.key_head_dim, values, values]
         places = [3] if part == "z" else [0, 1, 2]
         fused = f"{block}.linear_attn.in_proj_qkvz.{end}"
-    return Stored((fused,), lambda rows: _parts(rows, sizes, places))
+    whole = Stored((fused,), lambda rows: _parts(rows, sizes, places))
+    return whole.or_else(Stored((name,)))
 
 
 def _parts(rows: Tensor, sizes: list[int], places: list[int]) -> Tensor:

@@ -5,7 +5,12 @@ from support.rotary_fields import LLAMA3
 
 DATA = FamilyData(
     models="Code World Model",
-    row=Row("windows in 3 of 4 layers, llama3's rotation", "1e-5", refused="`mlx` `mps`: windows"),
+    row=Row(
+        "windows in 3 of 4 layers, llama3's rotation",
+        "1e-5",
+        whole="`cpu` `mlx`; others not tried",
+        refused="`mps`: windows",
+    ),
     cases={"pattern": dict(head_dim=16, sliding_window=9, num_hidden_layers=5, **LLAMA3)},
     drawn={
         "layer_types": MAYBE_KINDS,

@@ -10,9 +10,9 @@ DATA = FamilyData(
     row=Row(
         "norms after blocks, full layers without rotation",
         "8e-6",
-        "`cpu` `coreml`",
+        "`cpu` `coreml` `mlx`",
         "`xnnpack`",
-        "`mlx` `mps`: windows",
+        "`mps`: windows",
     ),
     cases={
         "hybrid": dict(sliding_window=9, sliding_window_pattern=2),

@@ -64,7 +64,7 @@ DATA = FamilyData(
         "layers; an input of each layer from a table",
         "4e-5",
         "`cpu`",
-        "`xnnpack` (2e-2: its GELU)",
+        "`xnnpack`",
         "all others: keys and values of another layer, windows",
     ),
     cases={

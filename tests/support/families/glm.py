@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from support.family_data import EITHER, FamilyData, Row
+from support.family_data import EITHER, HEAD_KEYS, FamilyData, GgufForm, Row
 from support.rotary_fields import drawn_rope, rope
 
 
@@ -20,10 +20,16 @@ DATA = FamilyData(
     row=Row("half of each head rotates, in pairs of neighbours; biases", "8e-6"),
     cases={
         "plain": dict(head_dim=16),
+        "fused": dict(head_dim=8),
         "no-bias": dict(
             head_dim=8, attention_bias=False, **rope("default", partial_rotary_factor=0.75)
         ),
     },
     drawn={"attention_bias": EITHER, "head_dim": [8, 16]},
     rotary=drawn_part,
+    gguf={
+        "plain": GgufForm("chatglm", HEAD_KEYS, {"rope.dimension_count": 8}),
+        "no-bias": GgufForm("chatglm", more={"rope.dimension_count": 6}),
+        "fused": GgufForm("chatglm", more={"rope.dimension_count": 4}, fused=True),
+    },
 )

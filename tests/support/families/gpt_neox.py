@@ -1,7 +1,12 @@
 """GPT-NeoX."""
 
 from support.families.glm import drawn_part
-from support.family_data import FamilyData, Row, either
+from support.family_data import FamilyData, GgufForm, Row, either
+
+KEYS = {
+    "attention.layer_norm_epsilon": "layer_norm_eps",
+    "use_parallel_residual": "use_parallel_residual",
+}
 
 DATA = FamilyData(
     models="GPT-NeoX, Pythia",
@@ -10,6 +15,7 @@ DATA = FamilyData(
     ),
     cases={
         "parallel": {},
+        "approximate": dict(hidden_act="gelu_new"),
         "sequential": dict(
             use_parallel_residual=False, attention_bias=False, rotary_pct=0.5, hidden_act="relu"
         ),
@@ -20,4 +26,5 @@ DATA = FamilyData(
         "tie_word_embeddings": [False],
     },
     rotary=drawn_part,
+    gguf={"approximate": GgufForm("gptneox", KEYS, {"rope.dimension_count": 2})},
 )

@@ -32,8 +32,8 @@ DATA = FamilyData(
     row=Row(
         "experts with biases, a clamped gate, sinks, windows in every other layer, YaRN",
         "4e-6",
-        "`cpu`",
-        refused="all others: experts",
+        "`cpu` `coreml`",
+        refused="`xnnpack`: sinks; all others: experts",
     ),
     cases={
         "tied": dict(**GPT_OSS, tie_word_embeddings=True, attention_bias=False, **YARN),

@@ -7,7 +7,7 @@ EXPERTS = dict(num_local_experts=7, num_experts_per_tok=3)
 
 DATA = FamilyData(
     models="Granite 3 MoE",
-    row=Row("experts, multipliers", "2e-5", "`cpu`", refused="all others: experts"),
+    row=Row("experts, multipliers", "2e-5", "`cpu` `coreml`", "`xnnpack`", "all others: experts"),
     cases={
         "experts": EXPERTS,
         "multipliers": dict(**EXPERTS, **MULTIPLIERS, attention_bias=True),

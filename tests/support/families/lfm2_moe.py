@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from support.family_data import FamilyData, Row, either
+from support.families import lfm2
+from support.family_data import FamilyData, GgufForm, Row, either
 
 MIXTURE: dict[str, Any] = dict(
     layer_types=["conv", "full_attention", "conv"],
@@ -12,13 +13,21 @@ MIXTURE: dict[str, Any] = dict(
     num_dense_layers=1,
 )
 
+KEYS = {
+    **lfm2.KEYS,
+    "expert_count": "num_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "leading_dense_block_count": "num_dense_layers",
+}
+
 DATA = FamilyData(
     models="LFM2 8B A1B",
     row=Row(
         "as LFM2; experts, chosen by sigmoids",
         "7e-6",
         "`cpu`",
-        refused="all others: experts, convolutions",
+        refused="`xnnpack` `coreml`: convolutions; all others: experts, convolutions",
     ),
     cases={
         "biased": MIXTURE,
@@ -37,4 +46,5 @@ DATA = FamilyData(
         "norm_eps": [1e-6, 1e-3],
     },
     checked=["biased"],
+    gguf={"biased": GgufForm("lfm2moe", KEYS, {"attention.head_count_kv": [0, 2, 0]})},
 )

@@ -6,7 +6,7 @@ EXPERTS = dict(num_local_experts=7, num_experts_per_tok=2)
 
 DATA = FamilyData(
     models="Mixtral",
-    row=Row("experts, a window", "7e-6", "`cpu`", refused="all others: experts"),
+    row=Row("experts, a window", "7e-6", "`cpu` `coreml`", "`xnnpack`", "all others: experts"),
     cases={
         "experts": EXPERTS,
         "window": dict(**EXPERTS, sliding_window=9, head_dim=12, tie_word_embeddings=True),

@@ -17,9 +17,9 @@ DATA = FamilyData(
     row=Row(
         "windows in 3 of 4 layers, two rotary tables",
         "5e-6",
-        "`cpu` `coreml`",
+        "`cpu` `coreml` `mlx`",
         "`xnnpack`",
-        "`mlx` `mps`: windows",
+        "`mps`: windows",
     ),
     cases={
         "pattern": dict(sliding_window=7, num_hidden_layers=4),

@@ -7,7 +7,13 @@ EXPERTS = dict(num_experts=7, num_experts_per_tok=3)
 
 DATA = FamilyData(
     models="OLMoE",
-    row=Row("experts, norms of all heads at once", "8e-6", "`cpu`", refused="all others: experts"),
+    row=Row(
+        "experts, norms of all heads at once",
+        "8e-6",
+        "`cpu` `coreml`",
+        "`xnnpack`",
+        "all others: experts",
+    ),
     cases={
         "experts": EXPERTS,
         "normalized": dict(

@@ -21,7 +21,11 @@ KEYS = {
 DATA = FamilyData(
     models="Qwen 1.5 and 2 MoE",
     row=Row(
-        "experts, one of which all tokens share", "5e-6", "`cpu`", refused="all others: experts"
+        "experts, one of which all tokens share",
+        "5e-6",
+        "`cpu` `coreml`",
+        "`xnnpack`",
+        "all others: experts",
     ),
     cases={
         "shared": MIXTURE,

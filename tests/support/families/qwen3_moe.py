@@ -19,7 +19,7 @@ KEYS = {**HEAD_KEYS, **EXPERT_KEYS, "expert_feed_forward_length": "moe_intermedi
 
 DATA = FamilyData(
     models="Qwen 3 MoE",
-    row=Row("experts", "6e-6", "`cpu`", refused="all others: experts"),
+    row=Row("experts", "6e-6", "`cpu` `coreml`", "`xnnpack`", "all others: experts"),
     cases={
         "normalized": MIXTURE,
         "some-dense": dict(
