@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from delegates import check_delegate, get_delegate, load_program
+from delegates import check_delegate, load_program
 from delegates.spill import spilling_to
 from exporter.file.agreement import (
     Agreement,
@@ -130,8 +130,7 @@ def _lowered(
     blobs = {**plan.text.blobs, REPORT: encode_report(report)}
     _release(plan)
     with spilling_to(plan.resources.spill.directory):
-        delegate = get_delegate(plan.options.delegate)
-        return delegate.lower(program, constant_methods(plan), blobs, with_etrecord)
+        return plan.delegate.lower(program, constant_methods(plan), blobs, with_etrecord)
 
 
 def _release(plan: Plan) -> None:
