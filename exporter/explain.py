@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from delegates import DelegationReport, Limits, Unfused, get_delegate, get_limits
+from delegates import DelegationReport, Limits, Unfused, get_limits
 from exporter.capture.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.capture.program import capture
 from exporter.capture.shapes import Shapes, explain_shapes, noting_conditions
@@ -89,8 +89,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     name = plan.scheme.name
     rotation = plan.scheme.choice.rotation if name in METHODS else "none"
     plan = replace(plan, scheme=quick_scheme(plan.scheme))
-    context, seq_len = plan.max_context_len, plan.max_seq_len
-    delegate = get_delegate(plan.options.delegate)
+    delegate, context, seq_len = plan.delegate, plan.max_context_len, plan.max_seq_len
     model, _ = load_quantized(plan, listener)
     attach(model, plan.checkpoint.adapters)
     listener.stage("capture")

@@ -143,7 +143,7 @@ def _lowered(
     constants = constant_methods(plan)
     _release(plan)
     with spilling_to(plan.resources.spill.directory):
-        delegate: Any = get_delegate(plan.options.delegate)
+        delegate: Any = plan.delegate
         if not plan.options.parts:
             lowered: Lowered = delegate.lower(programs[FORWARD], constants, blobs, with_etrecord)
             return lowered

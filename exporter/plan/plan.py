@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 
-from delegates import Limits
+from delegates import Limits, get_delegate
 from delegates.features import Feature
 from exporter.checkpoint import Checkpoint
 from exporter.models.decoder import CausalLM
@@ -16,6 +17,9 @@ from exporter.plan.cache_type import cached_bytes
 from exporter.text.prepare import Text
 from quant.machine.resources import Resources
 from quant.scheme import Scheme
+
+if TYPE_CHECKING:
+    from delegates import Delegate
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +50,11 @@ class Plan:
     resources: Resources
     file_size: int = 0
     sampling: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def delegate(self) -> "Delegate":
+        """What the program is lowered to; it is imported on first use."""
+        return get_delegate(self.options.delegate)
 
     @cached_property
     def spec(self) -> DecoderSpec:

@@ -306,17 +306,17 @@ def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
         (
             "gptq4",
             {"bits": -1.0},
-            "--bits -1 is not a valid budget; give a number above 0, such as 6.",
+            "--bits -1 is not a valid budget; give a number above 0 and at most 9, such as 6.",
         ),
         (
             "gptq4",
             {"bits": math.nan},
-            "--bits nan is not a valid budget; give a number above 0, such as 6.",
+            "--bits nan is not a valid budget; give a number above 0 and at most 9, such as 6.",
         ),
         (
             "gptq4",
             {"bits": math.inf},
-            "--bits inf is not a valid budget; give a number above 0, such as 6.",
+            "--bits inf is not a valid budget; give a number above 0 and at most 9, such as 6.",
         ),
         ("gptq4", {"size": 0}, "--max-size 0 is not a valid budget; give a size above 0."),
     ],
