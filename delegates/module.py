@@ -18,6 +18,7 @@ from delegates.errors import DelegateError
 from delegates.passes.exact import compute_exactly
 from delegates.passes.graph import drop_checks
 from delegates.passes.in_place import passes_in_place
+from delegates.passes.weights import copy_graph
 from delegates.report import (
     DelegateShare,
     DelegationReport,
@@ -96,7 +97,7 @@ def lower_module(
         if with_etrecord and hasattr(delegate, "add_source_map"):
             delegate.add_source_map(graph_module)
     _restore_ranges(edge.exported_program(), program.range_constraints)
-    config = _keeping_first_values(edge.exported_program())
+    config = _file_config(edge.exported_program(), parts.values())
     return finish(edge, report, named_data, with_etrecord, config)
 
 
@@ -117,7 +118,10 @@ def _partitioned(
 ) -> "EdgeProgramManager":
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    exact = compute_exactly(program)
+    claimed = copy_graph(program)
+    for part in parts.values():
+        part.claim(claimed)
+    exact = compute_exactly(claimed)
     for part in parts.values():
         part.rewrite(exact)
     drop_checks(exact)
@@ -189,15 +193,20 @@ def _restore_ranges(program: ExportedProgram, ranges: Mapping[Any, Any]) -> None
             mode.shape_env.var_to_range[symbol] = ranges[symbol]
 
 
-def _keeping_first_values(program: ExportedProgram) -> "ExecutorchBackendConfig | None":
-    """Returns the layout that stores the first value of each buffer that a call changes: ExecuTorch
-    would begin with zeros."""
+def _file_config(
+    program: ExportedProgram, parts: Iterable[ModulePart]
+) -> "ExecutorchBackendConfig | None":
+    """Returns the layout that a delegate needs, and that stores the first value of each buffer that
+    a call changes: ExecuTorch would begin with zeros."""
     from executorch.exir import ExecutorchBackendConfig
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     names = [name for name, buffer in signature.inputs_to_buffers.items() if buffer in changed]
+    layout = next((part.layout for part in parts if part.layout is not None), None)
     if not names:
-        return None
-    return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass(names)])
+        return layout
+    return replace(
+        layout or ExecutorchBackendConfig(), passes=[InitializedMutableBufferPass(names)]
+    )

@@ -1,6 +1,7 @@
 """Our own CPU delegate: one call runs the complete decoder, with the weights used in place."""
 
 from delegates.cpu.lower import LIBRARY, load, lower, take, take_rest
+from delegates.cpu.module import load_module, module_part
 from delegates.features import Feature
 from delegates.limits import Limits, nothing_missing
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
@@ -25,4 +26,14 @@ LIMITS = Limits(
     rotates=True,
 )
 
-__all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]
+__all__ = [
+    "LIMITS",
+    "file_layout",
+    "load",
+    "load_module",
+    "lower",
+    "module_part",
+    "take",
+    "take_rest",
+    "why_unfused",
+]

@@ -13,6 +13,12 @@ namespace {
 
 constexpr kernels::CacheType kType = kernels::CacheType::kFloat32;
 
+/// Rows of a segment of the call in a slot.
+size_t segment_rows(const OpContext& context, uint32_t slot, size_t segment) {
+  return context.program.by_sample ? context.program.slots[slot].height
+                                   : context.segments[segment].rows;
+}
+
 /// Some query rows of one key/value head of a segment: the smallest work of a thread.
 struct Unit {
   size_t segment;
@@ -24,11 +30,12 @@ struct Unit {
 class Units {
  public:
   /// \param rows query rows of a block.
-  Units(const OpContext& context, size_t heads, size_t rows)
-      : context_(context), heads_(heads), rows_(rows) {}
+  /// \param slot of the queries.
+  Units(const OpContext& context, uint32_t slot, size_t heads, size_t rows)
+      : context_(context), slot_(slot), heads_(heads), rows_(rows) {}
 
   size_t blocks(size_t segment) const {
-    return kernels::divide_up(context_.segments[segment].rows, rows_);
+    return kernels::divide_up(segment_rows(context_, slot_, segment), rows_);
   }
   size_t count() const {
     size_t count = 0;
@@ -44,6 +51,7 @@ class Units {
 
  private:
   const OpContext& context_;
+  const uint32_t slot_;
   const size_t heads_, rows_;
 };
 
@@ -56,7 +64,7 @@ class Attention {
         dim_(context.width(op.output) / op.num_attention_heads),
         group_(op.num_attention_heads / op.num_key_value_heads),
         rows_(kernels::divide_up(kernels::kMostAttentionRows, group_)),
-        units_(context, op.num_key_value_heads, rows_),
+        units_(context, op.query, op.num_key_value_heads, rows_),
         scratch_(context.workspace.scratch(context.thread)) {}
 
   void run() {
@@ -76,30 +84,33 @@ class Attention {
     size_t pairs = 0;
     const Range segments = context_.chunk.segments;
     for (size_t i = segments.first; i < segments.last; ++i) {
-      const size_t rows = context_.segments[i].rows;
-      const size_t before = op_.window == 0 ? rows : op_.window;
-      pairs += rows * std::min(rows, before + std::min<size_t>(op_.after, rows));
+      const size_t rows = segment_rows(context_, op_.query, i), keys = key_rows(i);
+      const size_t before = op_.window == 0 ? keys : op_.window;
+      pairs += rows * std::min(keys, before + std::min<size_t>(op_.after, keys));
     }
     return 4 * pairs * op_.num_attention_heads * dim_;
   }
 
  private:
-  /// Row of the chunk at which a segment starts.
-  size_t first_row(const Unit& unit) const {
-    return context_.segments[unit.segment].first - context_.chunk.first;
+  /// Row of the chunk at which a segment starts in a slot.
+  size_t first_row(uint32_t slot, const Unit& unit) const {
+    if (!context_.program.by_sample) {
+      return context_.segments[unit.segment].first - context_.chunk.first;
+    }
+    return (unit.segment - context_.chunk.segments.first) * context_.program.slots[slot].height;
   }
+  size_t key_rows(size_t segment) const { return segment_rows(context_, op_.key, segment); }
   float* column(uint32_t slot, size_t offset, size_t head, size_t row) const {
     return context_.row(slot, row) + offset + head * dim_;
   }
   uint8_t* keys() const { return scratch_ + kernels::attention_scratch_size(dim_) * sizeof(float); }
   uint8_t* values(const Unit& unit) const {
-    const size_t rows = context_.segments[unit.segment].rows;
-    return keys() + kernels::key_cache_bytes(kType, rows, dim_);
+    return keys() + kernels::key_cache_bytes(kType, key_rows(unit.segment), dim_);
   }
 
   void lay_out(const Unit& unit) const {
-    const size_t first = first_row(unit);
-    for (size_t row = 0; row < context_.segments[unit.segment].rows; ++row) {
+    const size_t first = first_row(op_.key, unit);
+    for (size_t row = 0; row < key_rows(unit.segment); ++row) {
       context_.kernels.write_cache({column(op_.key, op_.key_offset, unit.head, first + row),
                                     column(op_.value, op_.value_offset, unit.head, first + row),
                                     dim_, row, kType, keys(), values(unit)});
@@ -107,8 +118,8 @@ class Attention {
   }
 
   void attend(const Unit& unit) const {
-    const size_t rows = context_.segments[unit.segment].rows, start = unit.block * rows_;
-    const size_t first = first_row(unit) + start;
+    const size_t rows = segment_rows(context_, op_.query, unit.segment);
+    const size_t start = unit.block * rows_, first = first_row(op_.query, unit) + start;
     kernels::AttentionArgs args{column(op_.query, op_.query_offset, unit.head * group_, first),
                                 context_.stride(op_.query),
                                 std::min(rows_, rows - start),
@@ -123,7 +134,7 @@ class Attention {
                                 context_.stride(op_.output),
                                 reinterpret_cast<float*>(scratch_),
                                 op_.window};
-    args.end = rows;
+    args.end = key_rows(unit.segment);
     args.after = op_.after;
     context_.kernels.attention(args);
   }
@@ -165,22 +176,28 @@ void SegmentAttentionOp::check(Checker* checker) const {
   checker->check(std::isfinite(scale), "has the scale " + std::to_string(scale));
   checker->check(max_seq_len >= 1 && max_seq_len <= kMostSegmentRows,
                  "takes texts of " + std::to_string(max_seq_len) + " tokens");
-  for (const uint32_t slot : {query, key, value}) {
-    checker->check(checker->program().slots[slot].has_all_rows(), "attends to a part of the rows");
+  for (const uint32_t slot : {query, key, value}) checker->pools(slot);
+  if (checker->program().by_sample) {
+    checker->has_rows_of({query}, output);
+    checker->has_rows_of({key}, value);
+    checker->check(
+        checker->height(query) == checker->height(key) || (window == 0 && after == UINT32_MAX),
+        "has keys of other positions, and does not see all of them");
+  } else {
+    checker->takes_positions(max_seq_len);
   }
-  checker->takes_positions(max_seq_len);
   checker->takes_segments();
 }
 
 void SegmentAttentionOp::walk(RowNeeds* rows) const {
-  if (!rows->computed_of_all(output)) return;
-  for (const uint32_t slot : {query, key, value}) rows->reads(slot, Rows::kAll);
+  const Rows all = rows->computed_of_all(output);
+  for (const uint32_t slot : {query, key, value}) rows->reads(slot, all);
 }
 
 WorkspaceNeeds SegmentAttentionOp::needs(const Program& program, const kernels::Variant&,
                                          size_t) const {
   const size_t dim = program.slots[output].width / num_attention_heads;
-  const size_t rows = program.num_positions;
+  const size_t rows = program.by_sample ? program.slots[key].height : program.num_positions;
   WorkspaceNeeds needs;
   needs.scratch = kernels::attention_scratch_size(dim) * sizeof(float) +
                   kernels::key_cache_bytes(kType, rows, dim) +
