@@ -50,6 +50,7 @@ soak: build .venv/tasks
 
 sweeps: build
 	$(BIN)/python tests/sweeps.py
+	$(BIN)/python tests/module_sweep.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .

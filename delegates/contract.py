@@ -36,7 +36,7 @@ from delegates.limits import Limits
 from delegates.to_executorch import Lowered
 
 if TYPE_CHECKING:
-    from executorch.exir import EdgeProgramManager
+    from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig
 
 # The inputs of `forward` to its output: of a decoder, tokens (1, seq_len) and input_pos (1,) to
 # (1, vocab_size).
@@ -87,15 +87,21 @@ class ModulePart:
         backend: ExecuTorch's name of it.
         partitioner: ExecuTorch's, which chooses the nodes.
         reasons: why it left nodes, by their names; filled while it chooses.
-        rewrite: changes the captured program in place.
+        claim: changes the captured program in place first, so that what the delegate takes stays
+            whole.
+        rewrite: changes the captured program in place, after what ExecuTorch's kernels compute
+            wrongly.
         transforms: passes over the edge program.
+        layout: of the file, if it needs its own.
     """
 
     backend: str
     partitioner: Any
     reasons: Mapping[str, str] = field(default_factory=dict)
+    claim: Callable[[ExportedProgram], None] = _leaves_as_is
     rewrite: Callable[[ExportedProgram], None] = _leaves_as_is
     transforms: Sequence[Any] = ()
+    layout: "ExecutorchBackendConfig | None" = None
 
 
 @dataclass(frozen=True)

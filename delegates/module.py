@@ -19,6 +19,7 @@ from delegates.methods import join, lowering
 from delegates.passes.exact import compute_exactly
 from delegates.passes.graph import drop_checks
 from delegates.passes.in_place import passes_in_place
+from delegates.passes.weights import copy_graph
 from delegates.report import (
     DelegateShare,
     DelegationReport,
@@ -70,18 +71,19 @@ def lower_module(
         DelegateError: an operator is left that no kernel computes; the sentence has its line.
     """
     check_takes_modules(delegates)
-    edges, reports = {}, {}
+    edges, reports, layout = {}, {}, None
     for method, program in share_buffers(programs).items():
         with lowering(method):
-            edges[method], reports[method] = _lower(delegates, method, program, with_etrecord)
+            lowered = _lower(delegates, method, program, with_etrecord)
+        edges[method], reports[method], layout = *lowered[:2], layout or lowered[2]
     edge = join(edges)
-    return finish(edge, reports, named_data, with_etrecord, _keeping_first_values(edge))
+    return finish(edge, reports, named_data, with_etrecord, _file_config(edge, layout))
 
 
 def _lower(
     delegates: Mapping[str, Any], method: str, program: ExportedProgram, with_etrecord: bool
-) -> "tuple[EdgeProgramManager, DelegationReport]":
-    """Lowers one method."""
+) -> "tuple[EdgeProgramManager, DelegationReport, ExecutorchBackendConfig | None]":
+    """Lowers one method; returns also the file's layout that a delegate needs."""
     with ExitStack() as stack:
         parts = {
             name: stack.enter_context(delegate.module_part(program))
@@ -109,7 +111,8 @@ def _lower(
         if with_etrecord and hasattr(delegate, "add_source_map"):
             delegate.add_source_map(graph_module)
     _restore_ranges(lowered, program.range_constraints)
-    return edge, report
+    layouts = [part.layout for part in parts.values() if part.layout is not None]
+    return edge, report, next(iter(layouts), None)
 
 
 def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: Path) -> Any:
@@ -129,7 +132,10 @@ def _partitioned(
 ) -> "EdgeProgramManager":
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    exact = compute_exactly(program)
+    claimed = copy_graph(program)
+    for part in parts.values():
+        part.claim(claimed)
+    exact = compute_exactly(claimed)
     for part in parts.values():
         part.rewrite(exact)
     drop_checks(exact)
@@ -201,9 +207,15 @@ def _restore_ranges(program: ExportedProgram, ranges: Mapping[Any, Any]) -> None
             mode.shape_env.var_to_range[symbol] = ranges[symbol]
 
 
-def _keeping_first_values(edge: "EdgeProgramManager") -> "ExecutorchBackendConfig | None":
-    """Returns the layout that stores the first value of each buffer that a call changes: ExecuTorch
-    would begin with zeros. Several methods share such a buffer."""
+def _file_config(
+    edge: "EdgeProgramManager", layout: "ExecutorchBackendConfig | None"
+) -> "ExecutorchBackendConfig | None":
+    """Returns the layout with which the first value of each buffer that a call changes is stored:
+    ExecuTorch would begin with zeros. Several methods share such a buffer.
+
+    Args:
+        layout: that a delegate needs.
+    """
     from executorch.exir import ExecutorchBackendConfig
     from executorch.exir.passes import MemoryPlanningPass
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
@@ -214,8 +226,10 @@ def _keeping_first_values(edge: "EdgeProgramManager") -> "ExecutorchBackendConfi
         changed = set(signature.buffers_to_mutate.values())
         names |= {name for name, one in signature.inputs_to_buffers.items() if one in changed}
     if not names:
-        return None
+        return layout
     planning = MemoryPlanningPass(share_mutable_buffers=len(edge.methods) > 1)
-    return ExecutorchBackendConfig(
-        passes=[InitializedMutableBufferPass(sorted(names))], memory_planning_pass=planning
+    return replace(
+        layout or ExecutorchBackendConfig(),
+        passes=[InitializedMutableBufferPass(sorted(names))],
+        memory_planning_pass=planning,
     )

@@ -120,13 +120,13 @@ def _check_left(report: DelegationReport) -> None:
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
     """Opens a `.pte` in ExecuTorch's Python runtime with our delegate; None if that is not
     built."""
-    if not _register():
+    if not register():
         return None
     return open_program(path)
 
 
 @cache
-def _register() -> bool:
+def register() -> bool:
     """Loads the delegate's library into this process, where it registers itself."""
     if not LIBRARY.is_file():
         return False

@@ -9,6 +9,7 @@ from delegates.op_list.ops import Op, Values, matchers
 from delegates.op_list.refused import Refused
 
 _MATCHERS = matchers()
+_OTHER_ROWS = Refused("it takes the rows of one sequence, or of samples of one fixed shape")
 _READ_ELSEWHERE = Refused("its intermediate results are read elsewhere as well")
 
 
@@ -47,6 +48,8 @@ def _match(node: Node, values: Values, covered: set[Node]) -> Op | Refused | Non
     refused = None
     for matcher in _MATCHERS.get(operator_name(node), ()):
         result = matcher(node, values)
+        if isinstance(result, Op) and not values.fits(result):
+            result = _OTHER_ROWS
         if isinstance(result, Op):
             if covered.isdisjoint(result.nodes) and _is_closed(result):
                 return result

@@ -26,7 +26,8 @@ class OpList:
             self._enter(op)
         self._drop_views()
         for op in self:
-            op.output.one_row = op.ONE_ROW or any(rows.one_row for rows in op.reads())
+            one = op.ONE_ROW or any(rows.one_row for rows in op.reads())
+            op.output.one_row = one and not op.output.height
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self.in_order())

@@ -8,20 +8,21 @@ in different calls, because a call runs on one number of rows.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.backend.utils import tag_constant_data, tag_mutated_buffer
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
 from delegates.op_list.graph import Constants, operator_name, shape_of
 from delegates.op_list.match import find_ops
 from delegates.op_list.ops import Embedding, Op, SelectLast, Values, View
+from delegates.op_list.payload import BY_SAMPLE, INDEX
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows
-
-INDEX = "index"  # the compile spec that numbers the calls
 
 _KNOWN = (
     "it computes embeddings, RMSNorm, LayerNorm, linears, attention, pooling, short convolutions, "
@@ -38,28 +39,41 @@ class OpListPartitioner(Partitioner):
         tensors: the program's weights and constants by name; the programs that partitioners get
             have none.
         backend: the id of the backend that gets the calls.
+        by_sample: whether the graph's values are samples of fixed shapes.
 
     Attributes:
         reasons: why nodes are left outside, by their names; filled by partition().
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor], backend: str) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Tensor], backend: str, by_sample: bool = False
+    ) -> None:
         super().__init__()
+        self._by_sample = by_sample
+        self._is_done = False
         self._tensors = tensors
         self._backend = backend
         self.reasons: dict[str, str] = {}
 
+    def ops_to_not_decompose(self, program: ExportedProgram) -> tuple[list[OpOverload], None]:
+        """Of a module's program, until it is partitioned: a linear that is left has a kernel."""
+        return [] if self._is_done else [torch.ops.aten.linear.default], None
+
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        values = Values(Constants(exported_program, self._tensors))
+        tensors = {**exported_program.state_dict, **self._tensors}
+        values = Values(Constants(exported_program, tensors), self._by_sample)
         calls = find_calls(exported_program.graph, values)
         tags = {}
         for index, ops in enumerate(calls.ops):
             tag = f"cpu_{index}"
-            tags[tag] = DelegationSpec(self._backend, [CompileSpec(INDEX, str(index).encode())])
+            specs = [CompileSpec(INDEX, str(index).encode())]
+            specs += [CompileSpec(BY_SAMPLE, b"")] if self._by_sample else []
+            tags[tag] = DelegationSpec(self._backend, specs)
             for op in ops:
                 for node in op.nodes:
                     node.meta["delegation_tag"] = tag
-        self.reasons = calls.reasons
+        self.reasons.update(calls.reasons)
+        self._is_done = True
         _tag_positions(exported_program.graph)
         tag_constant_data(exported_program)
         tag_mutated_buffer(exported_program)
@@ -80,7 +94,8 @@ class Calls:
 
 def find_calls(graph: Graph, values: Values) -> Calls:
     result = find_ops(graph, values)
-    grouped = [_without_idle_views(ops) for ops in _Grouping(graph, result.ops).calls()]
+    grouping = _Grouping(graph, result.ops, values.by_sample)
+    grouped = [_without_idle_views(ops) for ops in grouping.calls()]
     calls = Calls([ops for ops in grouped if not all(isinstance(op, _IDLE) for op in ops)])
     taken = {node for ops in calls.ops for op in ops for node in op.nodes}
     for node in graph.nodes:
@@ -123,8 +138,9 @@ _ONE_ROW = "one row"
 class _Grouping:
     """Ops of one level and one number of rows are one call."""
 
-    def __init__(self, graph: Graph, ops: list[Op]) -> None:
+    def __init__(self, graph: Graph, ops: list[Op], by_sample: bool) -> None:
         self._graph = graph
+        self._by_sample = by_sample
         self._of_node = {node: op for op in ops for node in op.nodes}
         self._calls: dict[tuple[int, str], _Call] = {}
         self._call_of: dict[Rows, _Call] = {}  # which computes a value
@@ -150,6 +166,8 @@ class _Grouping:
         return level
 
     def _place(self, op: Op, level: int) -> tuple[int, str]:
+        if self._by_sample:
+            return level, f"{shape_of(op.node)[0]} samples"
         if isinstance(op, Embedding):
             return level, str(shape_of(op.tokens)[1])
         rows = op.reads()[0]

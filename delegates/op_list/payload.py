@@ -56,6 +56,8 @@ from delegates.op_list.weights import FloatBlob, pack
 from delegates.source_lines import source_line
 
 FLOATS_ALIGNMENT = 64
+# The compile specs of a call: its number; there is the other where its values are samples.
+INDEX, BY_SAMPLE = "index", "by_sample"
 
 # The ops that read the position of the call.
 _POSITIONED = Attention | SharedAttention | Convolution | Delta | Rotate
@@ -75,8 +77,8 @@ def releasing_weights() -> Iterator[None]:
 
 def delegate_call(program: ExportedProgram, compile_specs: list[CompileSpec]) -> "DelegateCall":
     """Returns the delegate call for a part of an edge graph."""
-    (index,) = (int(spec.value) for spec in compile_specs)
-    return DelegateCall(program, index)
+    given = {spec.key: spec.value for spec in compile_specs}
+    return DelegateCall(program, int(given[INDEX]), BY_SAMPLE in given)
 
 
 class DelegateCall:
@@ -85,18 +87,20 @@ class DelegateCall:
     Args:
         program: the call's part of the edge graph.
         index: its number among the calls of the complete graph.
+        by_sample: whether its values are samples of fixed shapes.
     """
 
-    def __init__(self, program: ExportedProgram, index: int) -> None:
+    def __init__(self, program: ExportedProgram, index: int, by_sample: bool = False) -> None:
         self._program = program
         self._constants = Constants(program)
-        values = Values(self._constants)
+        values = Values(self._constants, by_sample)
         self._inputs, outputs = _arguments(program)
         self._rows = {node: values.rows(node) for node in self._inputs if _role(node) is Role.ROWS}
         ops = find_ops(program.graph, values).ops
         self.ops = OpList(ops, [values.rows(node) for node in outputs])
         merge(self.ops)
-        self._slots, self._widths = assign_slots(self.ops, self._rows.values())
+        self._slots = assign_slots(self.ops, self._rows.values())
+        self._index, self._by_sample = index, by_sample
         self._floats_key = own_key("cpu", f"floats {index}")
         self._floats = FloatBlob(self._constants)
         self._adapters = AdapterBlobs(self._constants, _adapters_of(self.ops))
@@ -120,7 +124,7 @@ class DelegateCall:
         for number, key in enumerate(self._adapter_keys):
             self._store.add_named_data(key, self._adapters.data(number), PAGE_BYTES)
         program = Program(
-            self._widths,
+            self._slots.widths,
             self._weights,
             self._floats_key if data else "",
             self._caches,
@@ -134,6 +138,7 @@ class DelegateCall:
             list(zip(self._adapters.names, self._adapter_keys, strict=True)),
             self._states,
             self._original(),
+            self._slots.heights if self._by_sample else (),
         )
         return PreprocessResult(
             write_program(program),
@@ -149,7 +154,7 @@ class DelegateCall:
         return lengths.pop() if lengths else 0
 
     def slot(self, rows: Rows) -> int:
-        return self._slots[rows]
+        return self._slots.of[rows]
 
     def weight(self, matrix: Matrix) -> int:
         return self._weight_of[matrix]
@@ -221,6 +226,8 @@ class DelegateCall:
             del data
         for matrix, owner in owners.items():
             key = own_key("cpu", owner)
+            if self._by_sample:  # parts of a module share its name
+                key += f" {self._index}.{len(self._weights)}"
             self._store.add_named_data(key, packed_of[matrix], PAGE_BYTES)
             self._weight_of[matrix] = len(self._weights)
             self._weights.append(

@@ -1,18 +1,19 @@
 """Writes the op list of delegates/op_list/program.fbs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 
 import flatbuffers
 
 from delegates.op_list.layout import Format
 from delegates.op_list.low_rank import LowRank
-from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op, State
+from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op, Side, State
 
 # Of a program whose kinds all have been there from the first on: old runners read it.
 _FIRST_VERSION = 6
 _ORIGINAL_VERSION = 8  # the first with two rotary tables
+_HEIGHTS_VERSION = 8  # the first by sample
 _IDENTIFIER = b"THCP"
 
 
@@ -68,6 +69,7 @@ class Program:
         adapters: the name of each and the key of its numbers.
         original: the longest text that uses the first rows of rotary tables, which then have as
             many more; 0: tables are for texts of all lengths.
+        heights: of a program by sample, of each slot.
     """
 
     slots: Sequence[int]
@@ -81,6 +83,7 @@ class Program:
     adapters: Sequence[tuple[str, str]] = ()
     states: Sequence[State] = ()
     original: int = 0
+    heights: Sequence[int] = ()
 
 
 def write_program(program: Program) -> bytes:
@@ -98,13 +101,12 @@ def write_program(program: Program) -> bytes:
     if program.states:
         states = _vector(builder, [_state(builder, item) for item in program.states])
     floats = builder.CreateString(program.floats)
-    builder.StartVector(4, len(program.slots), 4)
-    for width in reversed(program.slots):
-        builder.PrependUint32(width)
-    slots = builder.EndVector()
-    builder.StartObject(12)
+    slots = _numbers(builder, program.slots)
+    heights = _numbers(builder, program.heights) if program.heights else 0
+    builder.StartObject(13)
     versions = [item.version for item in program.operations]
     versions += [_ORIGINAL_VERSION] if program.original else []
+    versions += [_HEIGHTS_VERSION] if program.heights else []
     version = max(versions, default=_FIRST_VERSION)
     builder.PrependUint32Slot(0, version, 0)
     builder.PrependUOffsetTRelativeSlot(1, slots, 0)
@@ -118,8 +120,17 @@ def write_program(program: Program) -> bytes:
     builder.PrependUOffsetTRelativeSlot(9, adapters, 0)
     builder.PrependUOffsetTRelativeSlot(10, states, 0)
     builder.PrependUint32Slot(11, program.original, 0)
+    if program.heights:
+        builder.PrependUOffsetTRelativeSlot(12, heights, 0)
     builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
+
+
+def _numbers(builder: flatbuffers.Builder, numbers: Sequence[int]) -> int:
+    builder.StartVector(4, len(numbers), 4)
+    for number in reversed(numbers):
+        builder.PrependUint32(number)
+    return builder.EndVector()
 
 
 def _vector(builder: flatbuffers.Builder, tables: list[int]) -> int:
@@ -207,6 +218,12 @@ def _field(builder: flatbuffers.Builder, value: Field) -> Callable[[int], None]:
         builder.StartObject(2)
         builder.PrependUint64Slot(0, value.offset, 0)
         builder.PrependUint32Slot(1, value.length, 0)
+        table = builder.EndObject()
+        return lambda place: builder.PrependUOffsetTRelativeSlot(place, table, 0)
+    if isinstance(value, Side):
+        builder.StartObject(6)
+        for place, number in enumerate(astuple(value)):
+            builder.PrependUint32Slot(place, number, 0)
         table = builder.EndObject()
         return lambda place: builder.PrependUOffsetTRelativeSlot(place, table, 0)
     if isinstance(value, bool):

@@ -2,14 +2,29 @@
 scan). A slot's width is so that of every value in it."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from delegates.op_list.op_list import OpList
 from delegates.op_list.ops import Linear, Op
 from delegates.op_list.rows import Rows
 
 
-def assign_slots(ops: OpList, inputs: Iterable[Rows]) -> tuple[dict[Rows, int], list[int]]:
-    """Returns a slot for every value, and the width of each slot in floats.
+@dataclass(frozen=True)
+class Slots:
+    """
+    Attributes:
+        of: the slot of every value.
+        widths: of each slot, in floats.
+        heights: rows of each for every sample; 0 where a row is a token's.
+    """
+
+    of: dict[Rows, int]
+    widths: list[int]
+    heights: list[int]
+
+
+def assign_slots(ops: OpList, inputs: Iterable[Rows]) -> Slots:
+    """Finds a slot for every value.
 
     Inputs keep their slots from the start, outputs to the end. An op overwrites one of its operands
     if its kind allows it and nothing reads the operand later; otherwise it writes to a slot that
@@ -28,7 +43,7 @@ def assign_slots(ops: OpList, inputs: Iterable[Rows]) -> tuple[dict[Rows, int], 
         last[rows] = len(order)
 
     slots: dict[Rows, int] = {}
-    widths: list[int] = []
+    sizes: list[tuple[int, int]] = []
     busy_until: list[int] = []  # the last op that needs what a slot holds
     for rows in first:
         overwritten = _overwritten(rows, makers.get(rows), first, last)
@@ -38,15 +53,15 @@ def assign_slots(ops: OpList, inputs: Iterable[Rows]) -> tuple[dict[Rows, int], 
             free = (
                 slot
                 for slot, until in enumerate(busy_until)
-                if until < first[rows] and widths[slot] == rows.width and not rows.one_row
+                if until < first[rows] and sizes[slot] == rows.size and not rows.one_row
             )
-            slot = next(free, len(widths))
-        if slot == len(widths):
-            widths.append(rows.width)
+            slot = next(free, len(sizes))
+        if slot == len(sizes):
+            sizes.append(rows.size)
             busy_until.append(0)
         slots[rows] = slot
         busy_until[slot] = len(order) + 1 if rows.one_row else last[rows]
-    return slots, widths
+    return Slots(slots, [width for width, _ in sizes], [height for _, height in sizes])
 
 
 def _overwritten(
@@ -57,7 +72,7 @@ def _overwritten(
         assert last[maker.residual] == first[rows], f"{maker.name} adds to what is read later"
         return maker.residual
     for operand in (getattr(maker, field) for field in maker.IN_PLACE) if maker else ():
-        alike = operand is not None and operand.width == rows.width
+        alike = operand is not None and operand.size == rows.size
         if alike and operand.one_row == rows.one_row and last[operand] == first[rows]:
             overwritten: Rows = operand
             return overwritten

@@ -64,7 +64,7 @@ def pack(matrix: Matrix, constants: Constants) -> bytes:
 
 
 def _rows(tensor: Tensor) -> NDArray:
-    return tensor.contiguous().numpy()
+    return tensor.reshape(-1, tensor.shape[-1]).contiguous().numpy()
 
 
 def _joined(matrix: Matrix, parts: list[NDArray]) -> NDArray:

@@ -57,6 +57,11 @@ _KINDS = {
     16: _Kind("segment_attention", (0, 2, 4), 6),
     17: _Kind("pool", (0,), 1),
     18: _Kind("xielu", (0,), 1),
+    19: _Kind("patches", (0,), 1),
+    20: _Kind("concatenate", (0, 1), 2),
+    21: _Kind("narrow", (0,), 1),
+    22: _Kind("constant", (), 1, weights=(0,)),
+    23: _Kind("affine", (0,), 1),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),
@@ -102,7 +107,7 @@ class Operator:
 class OpList:
     """
     Attributes:
-        slots: bytes of each slot, of one token.
+        slots: bytes of each slot, of one token; of a program by sample, of one sample.
         one_row: slots that hold one row, however many tokens run together.
         given: slots that the caller fills.
         cache_type: the type of keys and values, such as float16, unless a session sets another.
@@ -167,8 +172,12 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
     states = [item.number(1) * item.number(2) * _FLOAT_BYTES for item in root.tables(10)]
     one_row: set[int] = set()
     operators = [_operator(item, caches, states, one_row) for item in root.tables(6)]
+    heights = root.numbers(11) or (1,) * len(root.numbers(1))
     return OpList(
-        slots=tuple(width * _FLOAT_BYTES for width in root.numbers(1)),
+        slots=tuple(
+            width * height * _FLOAT_BYTES
+            for width, height in zip(root.numbers(1), heights, strict=True)
+        ),
         one_row=frozenset(one_row),
         given=tuple(item.number(1) for item in root.tables(7) if item.number(0, "<B") == _ROWS),
         weights=tuple(weights),

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from exporter.module.correct_biases import correcting_biases
 from exporter.module.source import Inputs
 from exporter.module.state import state_kept
 
@@ -52,7 +53,8 @@ def quantize_convolutions(
     with patch.object(xnnpack_quantizer_utils, "is_relu_node", _is_fused):
         prepared: Any = prepare_pt2e(program.module(), quantizer)
     # Observers, which are buffers too, keep what they see.
-    with state_kept(prepared, set(program.graph_signature.buffers_to_mutate.values())):
+    changed = set(program.graph_signature.buffers_to_mutate.values())
+    with correcting_biases(prepared), state_kept(prepared, changed):
         for inputs in calibration:
             inputs.call(prepared)
     converted: GraphModule = convert_pt2e(prepared)

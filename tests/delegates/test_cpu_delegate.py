@@ -59,6 +59,11 @@ CASES = {
         "damaged_programs",
         "rotation_without_a_cache",
     ],
+    "delegate_samples_test": [
+        "several_samples_are_each_alone",
+        "windows_see_what_is_inside",
+        "damaged_programs",
+    ],
     "delegate_encoder_test": [
         "several_texts_are_each_alone",
         "attention_as_it_is_defined",

@@ -1,5 +1,6 @@
 """Integers in a module: what becomes int8 and int4, what stays in float, what is refused."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ from support.exported import Quiet
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
+from exporter.module import quantize_convolutions
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
 from exporter.module.quality import measure
+from exporter.module.source import Inputs
 from exporter.module.source_name import SourceName, check_quant, source_name
 from runtime import Program, RunnerError
 
@@ -61,6 +64,28 @@ def test_int4_linears_by_gptq(tmp_path: Path, cpp_build: Path) -> None:
         ):
             program(x.numpy())
     assert isinstance(module, torch.nn.Module)
+
+
+def test_rounding_moves_no_channel_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs that are never negative make what a weight loses the same everywhere: here eight of
+    nine numbers, each less than half a step."""
+    module = torch.nn.Conv2d(4, 4, 3, groups=4).eval().requires_grad_(False)
+    module.weight.fill_(0.003)
+    module.weight[:, :, 1, 1] = 1.0
+    pictures = [5 + torch.rand(1, 4, 6, 6) for _ in range(2)]
+    program = torch.export.export(torch.nn.Sequential(module), (pictures[0],)).run_decompositions(
+        {}
+    )
+    calibration = [Inputs((picture,)) for picture in pictures]
+
+    def moved() -> float:
+        integers = quantize_convolutions.quantize_convolutions(program, (), calibration)
+        apart = [(integers(one) - module(one)).mean((0, 2, 3)) for one in pictures]
+        return float(torch.stack(apart).mean(0).abs().max())
+
+    corrected = moved()
+    monkeypatch.setattr(quantize_convolutions, "correcting_biases", lambda _: nullcontext())
+    assert corrected < 0.3 * moved()
 
 
 def test_a_module_without_layers_is_refused(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from delegates.op_list.ops import (
+    affine,
     attention,
     columns,
+    concatenate,
+    constant,
     convolution,
     delta,
     elementwise,
@@ -14,7 +17,9 @@ from delegates.op_list.ops import (
     layer_norm,
     linear,
     low_rank,
+    narrow,
     norm,
+    patches,
     pool,
     positions,
     rotate,
@@ -24,8 +29,11 @@ from delegates.op_list.ops import (
     view,
     xielu,
 )
+from delegates.op_list.ops.affine import Affine
 from delegates.op_list.ops.attention import Attention
 from delegates.op_list.ops.columns import Columns
+from delegates.op_list.ops.concatenate import Concatenate
+from delegates.op_list.ops.constant import Constant
 from delegates.op_list.ops.convolution import Convolution
 from delegates.op_list.ops.delta import Delta
 from delegates.op_list.ops.elementwise import Elementwise, Function
@@ -34,8 +42,20 @@ from delegates.op_list.ops.experts import Experts
 from delegates.op_list.ops.glu import Glu
 from delegates.op_list.ops.layer_norm import LayerNorm
 from delegates.op_list.ops.linear import Linear
+from delegates.op_list.ops.narrow import Narrow
 from delegates.op_list.ops.norm import Norm, NormWeight
-from delegates.op_list.ops.op import Cache, Field, Floats, Matcher, Op, Places, State, Values
+from delegates.op_list.ops.op import (
+    Cache,
+    Field,
+    Floats,
+    Matcher,
+    Op,
+    Places,
+    Side,
+    State,
+    Values,
+)
+from delegates.op_list.ops.patches import Patches
 from delegates.op_list.ops.pool import Pool
 from delegates.op_list.ops.positions import Positions
 from delegates.op_list.ops.rotate import Rotate, Rotation
@@ -65,11 +85,16 @@ KINDS: tuple[type[Op], ...] = (
     SegmentAttention,
     Pool,
     Xielu,
+    Patches,
+    Concatenate,
+    Narrow,
+    Constant,
+    Affine,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
     *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
-    *(positions, segment_attention, pool),
+    *(positions, segment_attention, pool, patches, concatenate, narrow, constant, affine),
 )
 
 
@@ -84,9 +109,12 @@ def matchers() -> Mapping[str, Sequence[Matcher]]:
 
 __all__ = [
     "KINDS",
+    "Affine",
     "Attention",
     "Cache",
     "Columns",
+    "Concatenate",
+    "Constant",
     "Convolution",
     "Delta",
     "Elementwise",
@@ -98,9 +126,11 @@ __all__ = [
     "Glu",
     "LayerNorm",
     "Linear",
+    "Narrow",
     "Norm",
     "NormWeight",
     "Op",
+    "Patches",
     "Places",
     "Pool",
     "Positions",
@@ -109,6 +139,7 @@ __all__ = [
     "SegmentAttention",
     "SelectLast",
     "SharedAttention",
+    "Side",
     "State",
     "Values",
     "View",

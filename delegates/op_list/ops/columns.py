@@ -19,6 +19,7 @@ class Columns(Op):
     """
 
     READS: ClassVar = ("input",)
+    BY_SAMPLE: ClassVar = True
 
     input: Rows
     first: int

@@ -51,6 +51,7 @@ class Elementwise(Op):
     """
 
     READS: ClassVar = ("input", "other")
+    BY_SAMPLE: ClassVar = True
     IN_PLACE: ClassVar = ("input", "other")
 
     function: Function

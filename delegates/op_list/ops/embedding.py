@@ -18,6 +18,7 @@ from delegates.op_list.rows import is_rows, said_shape
 @dataclass(eq=False, kw_only=True)
 class Embedding(Op):
     MATRICES: ClassVar = {"matrix": ""}
+    BY_SAMPLE: ClassVar = True
 
     tokens: Node
     matrix: Matrix

@@ -14,6 +14,7 @@ class Glu(Op):
     """activation(gate) * up."""
 
     READS: ClassVar = ("gate", "up")
+    BY_SAMPLE: ClassVar = True
     IN_PLACE: ClassVar = ("gate", "up")
 
     gate: Rows

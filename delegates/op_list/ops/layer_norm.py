@@ -20,6 +20,7 @@ class LayerNorm(Op):
     """
 
     READS: ClassVar = ("input",)
+    BY_SAMPLE: ClassVar = True
     IN_PLACE: ClassVar = ("input",)
     VERSION: ClassVar = 7
 
@@ -44,6 +45,14 @@ def match_layer_norm(node: Node, values: Values) -> LayerNorm | Refused | None:
     norm, index = args_of(node)
     if index != 0 or operator_name(norm) != "aten::native_layer_norm":
         return None
+    return _layer_norm(node, norm, values)
+
+
+def match_whole(node: Node, values: Values) -> LayerNorm | Refused:
+    return _layer_norm(node, node, values)
+
+
+def _layer_norm(node: Node, norm: Node, values: Values) -> LayerNorm | Refused:
     x, shape, weight, bias, eps = args_of(norm)
     if not is_rows(x):
         return Refused(f"of {said_shape(x)}; it takes rows of float32, (1, seq_len, width)")
@@ -53,7 +62,7 @@ def match_layer_norm(node: Node, values: Values) -> LayerNorm | Refused | None:
         return Refused("its weight or bias is computed, not a constant")
     return LayerNorm(
         output=values.rows(node),
-        nodes=[norm, node],
+        nodes=[node] if node is norm else [norm, node],
         input=values.rows(x),
         num_heads=shape_of(x)[2] if is_heads(x) else 1,
         weight=weight,
@@ -62,4 +71,4 @@ def match_layer_norm(node: Node, values: Values) -> LayerNorm | Refused | None:
     )
 
 
-MATCHERS: Matchers = {"getitem": (match_layer_norm,)}
+MATCHERS: Matchers = {"getitem": (match_layer_norm,), "thimble::layer_norm": (match_whole,)}

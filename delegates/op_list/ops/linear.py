@@ -36,6 +36,7 @@ class Linear(Op):
     """
 
     READS: ClassVar = ("input", "residual")
+    BY_SAMPLE: ClassVar = True
     MATRICES: ClassVar = {"matrix": ""}
 
     input: Rows

@@ -30,6 +30,7 @@ class NormWeight:
 @dataclass(eq=False, kw_only=True)
 class Norm(Op):
     READS: ClassVar = ("input",)
+    BY_SAMPLE: ClassVar = True
     IN_PLACE: ClassVar = ("input",)
 
     input: Rows

@@ -16,7 +16,7 @@ from delegates.op_list.graph import Constants, shape_of
 from delegates.op_list.low_rank import LowRank, Pair
 from delegates.op_list.matrix import Matrix
 from delegates.op_list.refused import Refused
-from delegates.op_list.rows import Rows, width_of
+from delegates.op_list.rows import Rows, height_of, width_of
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,28 @@ class Floats:
     length: int
 
 
+@dataclass(frozen=True)
+class Side:
+    """How a window moves along one side of a picture: the schema's table of that name.
+
+    Attributes:
+        size: of the picture.
+        kernel: numbers that the window sees, `dilation` apart.
+        padding: zeros before the picture's first number.
+        output: windows.
+    """
+
+    size: int
+    kernel: int
+    stride: int
+    padding: int
+    dilation: int
+    output: int
+
+
 # A field of a table in the schema: a uint, a bool, an enum, a float, one table or several; None if
 # there is none.
-Field = int | bool | IntEnum | float | Floats | Sequence[LowRank] | None
+Field = int | bool | IntEnum | float | Floats | Side | Sequence[LowRank] | None
 
 
 @dataclass(frozen=True)
@@ -104,6 +123,8 @@ class Op:
     IN_PLACE: ClassVar[tuple[str, ...]] = ()  # those of them that its output may overwrite
     ONE_ROW: ClassVar[bool] = False  # whether it computes one row of many
     VERSION: ClassVar[int] = 6  # of the first program that had it
+    BY_TOKEN: ClassVar[bool] = True  # whether it runs where a row is a token's
+    BY_SAMPLE: ClassVar[bool] = False  # whether it runs where samples have rows
     # The fields that hold its matrices, and what the name of each adds to the op's.
     MATRICES: ClassVar[Mapping[str, str]] = {}
 
@@ -151,18 +172,36 @@ class Values:
 
     Args:
         constants: the tensors behind the graph's placeholders.
+        by_sample: whether its values are samples of fixed shapes, (batch, ...); else those of one
+            sequence, (1, seq_len, ...).
     """
 
-    def __init__(self, constants: Constants) -> None:
+    def __init__(self, constants: Constants, by_sample: bool = False) -> None:
         self.constants = constants
+        self.by_sample = by_sample
         self._rows: dict[Node, Rows] = {}
         self._turning: dict[tuple[Node, Node], bool] = {}
 
     def rows(self, node: Node) -> Rows:
         """Returns the rows that a node computes, the same object each time."""
         if node not in self._rows:
-            self._rows[node] = Rows(width_of(node), node)
+            height = height_of(node) if self.by_sample else 0
+            self._rows[node] = Rows(width_of(node), node, height=height)
         return self._rows[node]
+
+    def fits(self, op: "Op") -> bool:
+        """Whether an op can be of this graph: whether its kind can, and whether all its rows are of
+        one sequence, or of as many samples."""
+        if not (op.BY_SAMPLE if self.by_sample else op.BY_TOKEN):
+            return False
+        nodes = [rows.node for rows in (*op.reads(), op.output) if rows.node is not None]
+        if any(self.constants.name(node) is not None for node in nodes):
+            return False
+        if not self.by_sample:
+            return all(shape_of(node)[0] == 1 for node in nodes)
+        batches = {str(shape_of(node)[0]) for node in nodes}
+        heights = all(isinstance(height_of(node), int) for node in nodes)
+        return len(batches) == 1 and heights
 
     def are_rotary(self, cosines: Node, sines: Node) -> bool:
         """Whether both halves of tables (any, 1, head_dim) are equal, the sines' first negated."""

@@ -23,6 +23,7 @@ class Pooling(IntEnum):
 @dataclass(eq=False, kw_only=True)
 class Pool(Op):
     READS: ClassVar = ("input",)
+    BY_SAMPLE: ClassVar = True
     ONE_ROW: ClassVar = True
     VERSION: ClassVar = 7
 
@@ -45,4 +46,12 @@ def match_pool(node: Node, values: Values) -> Pool | Refused:
     )
 
 
-MATCHERS: Matchers = {"thimble::pool": (match_pool,)}
+def match_mean(node: Node, values: Values) -> Pool | None:
+    x, dims, *_ = args_of(node)
+    if not values.by_sample or not is_rows(x) or len(shape_of(x)) != 3 or list(dims) != [1]:
+        return None
+    rows = values.rows(x)
+    return Pool(output=values.rows(node), nodes=[node], input=rows, pooling=Pooling.MEAN)
+
+
+MATCHERS: Matchers = {"thimble::pool": (match_pool,), "aten::mean": (match_mean,)}

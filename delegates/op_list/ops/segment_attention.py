@@ -24,6 +24,7 @@ class SegmentAttention(Op):
     """
 
     READS: ClassVar = ("query", "key", "value")
+    BY_SAMPLE: ClassVar = True
     VERSION: ClassVar = 7
 
     query: Rows
@@ -60,6 +61,18 @@ class SegmentAttention(Op):
 
 def match_segment_attention(node: Node, values: Values) -> SegmentAttention | Refused:
     query, key, value, scale, window, causal = args_of(node)
+    return _segment_attention(node, (query, key, value), scale, window, causal, values)
+
+
+def _segment_attention(
+    node: Node,
+    heads: tuple[Node, Node, Node],
+    scale: float,
+    window: int | None,
+    causal: bool,
+    values: Values,
+) -> SegmentAttention | Refused:
+    query, key, value = heads
     if not all(map(is_heads, (query, key, value))):
         return Refused("its queries, keys and values are not heads (1, seq_len, heads, head_dim)")
     return SegmentAttention(
@@ -77,4 +90,12 @@ def match_segment_attention(node: Node, values: Values) -> SegmentAttention | Re
     )
 
 
-MATCHERS: Matchers = {"thimble::segment_attention": (match_segment_attention,)}
+def match_full_attention(node: Node, values: Values) -> SegmentAttention | Refused:
+    query, key, value, scale, causal = args_of(node)
+    return _segment_attention(node, (query, key, value), scale, None, causal, values)
+
+
+MATCHERS: Matchers = {
+    "thimble::segment_attention": (match_segment_attention,),
+    "thimble::full_attention": (match_full_attention,),
+}

@@ -17,6 +17,7 @@ from delegates.op_list.rows import Rows, is_rows, said_shape, width_of
 @dataclass(eq=False, kw_only=True)
 class View(Op):
     READS: ClassVar = ("input",)
+    BY_SAMPLE: ClassVar = True
 
     input: Rows
 
@@ -25,8 +26,17 @@ class View(Op):
         return len(shape_of(self.node)) == 4
 
 
+def match_sample_view(node: Node, values: Values) -> View | Refused | None:
+    """Copies, and dimensions of one, of samples."""
+    return match_view(node, values) if values.by_sample else None
+
+
 def match_view(node: Node, values: Values) -> View | Refused:
     source = args_of(node)[0]
+    if values.by_sample and is_rows(source) and is_rows(node):
+        if values.rows(source).size == values.rows(node).size:
+            return View(output=values.rows(node), nodes=[node], input=values.rows(source))
+        return Refused(f"of {said_shape(source)} as {said_shape(node)}; rows stay as they are")
     shapes = [shape_of(item) for item in (source, node)]
     if (
         not is_rows(source)
@@ -39,4 +49,9 @@ def match_view(node: Node, values: Values) -> View | Refused:
     return View(output=values.rows(node), nodes=[node], input=values.rows(source))
 
 
-MATCHERS: Matchers = {"aten::view": (match_view,)}
+MATCHERS: Matchers = {
+    "aten::view": (match_view,),
+    **dict.fromkeys(
+        ("aten::clone", "aten::squeeze", "aten::unsqueeze", "aten::alias"), (match_sample_view,)
+    ),
+}

@@ -16,6 +16,7 @@ class Xielu(Op):
     """alpha_p * x^2 + beta * x, or alpha_n * (exp(x) - 1 - x) + beta * x of x <= 0."""
 
     READS: ClassVar = ("input",)
+    BY_SAMPLE: ClassVar = True
     IN_PLACE: ClassVar = ("input",)
     VERSION: ClassVar = 7
 

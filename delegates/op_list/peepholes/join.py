@@ -50,7 +50,11 @@ def join_query_key_value(ops: OpList, op: Op) -> Refused | None:
     linears = _alike(ops, op, "query, key and value")
     if isinstance(linears, Refused):
         return linears
-    joined = Rows(sum(linear.output.width for linear in linears), one_row=op.query.one_row)
+    joined = Rows(
+        sum(linear.output.width for linear in linears),
+        one_row=op.query.one_row,
+        height=op.query.height,
+    )
     offsets = [sum(item.output.width for item in linears[:count]) for count in range(3)]
     op.offsets = offsets[0], offsets[1], offsets[2]
     last = _join(ops, linears, "qkv_proj", interleaved=False)

@@ -307,8 +307,8 @@ struct TextAttentionArgs {
   size_t v_stride;
   float* out;  ///< as q
   size_t out_stride;
-  size_t rows;
-  size_t first;
+  size_t rows;   ///< of k and v
+  size_t first;  ///< row of q and out
   size_t last;
   size_t head_dim;
   float scale;

@@ -8,6 +8,8 @@
 namespace thimble::cpu {
 namespace {
 
+constexpr ssize_t kMostDims = 16;
+
 using executorch::aten::ScalarType;
 using executorch::aten::SizesType;
 using executorch::aten::Tensor;
@@ -27,6 +29,26 @@ bool is_contiguous(const Tensor& tensor) {
 Status wrong_argument(size_t index, const std::string& wanted) {
   return Status::error("argument " + std::to_string(index) + " of the delegate is not " + wanted +
                        ": export the model again");
+}
+
+/// Gives an output of a program by sample as many samples as the call has; what else its shape says
+/// is as it was exported.
+Status shape_samples(const Slot& slot, size_t index, size_t samples, Tensor* tensor) {
+  SizesType sizes[kMostDims];
+  const auto dims = static_cast<size_t>(tensor->dim());
+  size_t numbers = 1;
+  for (size_t dim = 1; dim < dims; ++dim) {
+    sizes[dim] = static_cast<SizesType>(tensor->size(static_cast<ssize_t>(dim)));
+    numbers *= static_cast<size_t>(sizes[dim]);
+  }
+  if (numbers != slot.height * slot.width) {
+    return wrong_argument(index, "of " + std::to_string(slot.height * slot.width) + " numbers");
+  }
+  sizes[0] = static_cast<SizesType>(samples);
+  if (executorch::runtime::resize_tensor(*tensor, ArrayRef<SizesType>(sizes, dims)) != Error::Ok) {
+    return wrong_argument(index, "large enough for " + std::to_string(samples) + " samples");
+  }
+  return {};
 }
 
 }  // namespace
@@ -72,11 +94,12 @@ Status read_inputs(const Program& program, Span<EValue*> args, Call* call) {
     const auto count = static_cast<size_t>(tensor.numel());
     size_t rows = count;
     if (program.inputs[i].role == Role::kRows) {
-      const size_t width = program.slots[program.inputs[i].slot].width;
-      if (tensor.scalar_type() != ScalarType::Float || count % width != 0) {
-        return wrong_argument(i, "rows of " + std::to_string(width) + " float32 numbers");
+      const Slot& slot = program.slots[program.inputs[i].slot];
+      const size_t numbers = slot.width * (program.by_sample ? slot.height : 1);
+      if (tensor.scalar_type() != ScalarType::Float || count % numbers != 0) {
+        return wrong_argument(i, "rows of " + std::to_string(numbers) + " float32 numbers");
       }
-      rows = count / width;
+      rows = count / numbers;
       call->inputs[i] = tensor.const_data_ptr<float>();
     } else if (tensor.scalar_type() != ScalarType::Long) {
       return wrong_argument(i, "of int64");
@@ -86,18 +109,23 @@ Status read_inputs(const Program& program, Span<EValue*> args, Call* call) {
       continue;
     } else {
       call->tokens = tensor.const_data_ptr<int64_t>();
+      if (program.by_sample && program.sample_tokens > 0) rows = count / program.sample_tokens;
+      if (program.tokens_of(rows) != count) return wrong_argument(i, "whole samples of tokens");
     }
     if (call->rows != 0 && rows != call->rows) {
       return wrong_argument(i, std::to_string(call->rows) + " rows, as the one before");
     }
     call->rows = rows;
   }
-  call->segments.assign(1, {0, start_pos, call->rows});
+  if (program.by_sample) {
+    call->segments.assign(call->rows, {0, 0, 1});
+  } else {
+    call->segments.assign(1, {0, start_pos, call->rows});
+  }
   return {};
 }
 
 Status shape_outputs(const Program& program, Span<EValue*> args, Call* call) {
-  constexpr ssize_t kMostDims = 16;
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     const size_t index = program.inputs.size() + i;
     if (!args[index]->isTensor()) return wrong_argument(index, "a tensor");
@@ -107,9 +135,16 @@ Status shape_outputs(const Program& program, Span<EValue*> args, Call* call) {
         !is_contiguous(tensor)) {
       return wrong_argument(index, "a contiguous float32 tensor of 2 dimensions or more");
     }
+    const Slot& slot = program.slots[program.outputs[i].slot];
+    if (program.by_sample) {
+      const Status status = shape_samples(slot, index, call->rows, &tensor);
+      if (!status.ok()) return status;
+      call->outputs[i] = tensor.mutable_data_ptr<float>();
+      continue;
+    }
     SizesType sizes[kMostDims];
     std::fill_n(sizes, dims, 1);
-    sizes[dims - 1] = static_cast<SizesType>(program.slots[program.outputs[i].slot].width);
+    sizes[dims - 1] = static_cast<SizesType>(slot.width);
     sizes[dims - 2] = static_cast<SizesType>(output_rows(program, i, call->rows));
     const ArrayRef<SizesType> shape(sizes, static_cast<size_t>(dims));
     if (executorch::runtime::resize_tensor(tensor, shape) != Error::Ok) {

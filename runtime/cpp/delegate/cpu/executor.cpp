@@ -11,17 +11,22 @@
 namespace thimble::cpu {
 namespace {
 
+/// Rows of a slot for each row of a call: of a program by sample, for each sample.
+size_t rows_each(uint32_t slot, const OpContext& context) {
+  return context.program.by_sample ? context.program.slots[slot].height : 1;
+}
+
 /// Copies the caller's rows into their slots.
 void take_inputs(const Call& call, OpContext& context) {
-  const Range part = share(context.chunk.rows, context.thread, context.threads());
   bool any = false;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     if (call.inputs[i] == nullptr) continue;
     any = true;
     const uint32_t slot = context.program.inputs[i].slot;
-    const size_t width = context.width(slot);
+    const size_t width = context.width(slot), each = rows_each(slot, context);
+    const Range part = share(context.chunk.rows * each, context.thread, context.threads());
     for (size_t row = part.first; row < part.last; ++row) {
-      std::copy_n(call.inputs[i] + (context.chunk.first + row) * width, width,
+      std::copy_n(call.inputs[i] + (context.chunk.first * each + row) * width, width,
                   context.row(slot, row));
     }
   }
@@ -30,17 +35,17 @@ void take_inputs(const Call& call, OpContext& context) {
 
 /// Copies outputs out of slots that are not the caller's own memory.
 void give_outputs(const Call& call, OpContext& context) {
-  const Range part = share(context.chunk.rows, context.thread, context.threads());
   bool any = false;
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const uint32_t slot = context.program.outputs[i].slot;
     if (context.slots[slot] == call.outputs[i]) continue;
     any = true;
-    const size_t width = context.width(slot);
-    if (!context.program.slots[slot].has_all_rows()) continue;
+    const size_t width = context.width(slot), each = rows_each(slot, context);
+    if (!context.program.by_sample && !context.program.slots[slot].has_all_rows()) continue;
+    const Range part = share(context.chunk.rows * each, context.thread, context.threads());
     for (size_t row = part.first; row < part.last; ++row) {
       std::copy_n(context.row(slot, row), width,
-                  call.outputs[i] + (context.chunk.first + row) * width);
+                  call.outputs[i] + (context.chunk.first * each + row) * width);
     }
   }
   if (any) context.team.barrier();
@@ -67,7 +72,8 @@ void show_output(const Call& call, const Op& op, OpRows rows, OpContext& context
   if (call.listener == nullptr) return;
   if (context.thread == 0 && rows.count > 0) {
     const uint32_t slot = std::visit([](const auto& kind) { return kind.output; }, op.kind);
-    if (context.program.slots[slot].pooled) rows = {0, context.chunk.segments.size()};
+    const size_t height = context.program.slots[slot].height;
+    if (height > 0) rows = {0, context.chunk.segments.size() * height};
     call.listener->on_output(op, context.row(slot, rows.first), rows.count, context.width(slot),
                              context.stride(slot));
   }
@@ -141,7 +147,7 @@ CallAdapter CpuExecutor::adapter_of(const Call& call) const {
 Status CpuExecutor::run(const Call& call) {
   const Result<Range> last = find_last_rows(call.segments);
   if (!last.ok()) return last.status();
-  Status status = check_call_tokens(program_, call.tokens, call.rows);
+  Status status = check_call_tokens(program_, call.tokens, program_.tokens_of(call.rows));
   if (!status.ok()) return status;
   bind(call);
   segments_.clear();
@@ -168,8 +174,10 @@ void CpuExecutor::give_last(const Call& call, size_t count) const {
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const Value& value = program_.outputs[i];
     const Slot& slot = program_.slots[value.slot];
-    const size_t rows = slot.pooled ? call.segments.size() : count;
-    if (slot.has_all_rows() || rows == 0 || slots_[value.slot] == call.outputs[i]) continue;
+    const size_t rows = slot.is_per_segment() ? call.segments.size() : count;
+    if (program_.by_sample || slot.has_all_rows() || rows == 0 ||
+        slots_[value.slot] == call.outputs[i])
+      continue;
     std::copy_n(slots_[value.slot] + (rows - 1) * slot.width, slot.width, call.outputs[i]);
   }
 }
@@ -203,7 +211,8 @@ void CpuExecutor::run_on(size_t thread, const Call& call, Range last) {
 void CpuExecutor::run_segments(const Call& call, OpContext& context) const {
   for (size_t first = 0, next; first < segments_.size(); first = next) {
     size_t rows = segments_[first].rows;
-    for (next = first + 1; next < segments_.size() && next - first < kMostLastRows; ++next) {
+    const size_t most = std::min(segments_.size(), first + workspace_.chunk_segments());
+    for (next = first + 1; next < most; ++next) {
       if (rows + segments_[next].rows > workspace_.chunk_rows()) break;
       rows += segments_[next].rows;
     }
@@ -239,7 +248,8 @@ void CpuExecutor::run_op(const Op& op, OpRows rows, OpContext& context) const {
           for (const Piece& segment : segments_) {
             context.piece = piece_of(segment, context.chunk);
             if (context.piece.rows == 0) continue;
-            const OpRows some = rows_in(rows, context.piece);
+            const OpRows some =
+                program_.by_sample ? OpRows{0, op.height} : rows_in(rows, context.piece);
             if (some.count > 0 || op.runs_for_all) run(some);
           }
           context.piece = whole;

@@ -79,7 +79,7 @@ class Planner {
   Result<Workspace> plan() {
     find_bound();
     space_.kernels_ = &kernels_;
-    space_.chunk_rows_ = choose_rows();
+    choose_rows();
     Layout layout;
     const std::vector<size_t> slots = place_slots(&layout);
     place_shared(&layout);
@@ -112,7 +112,8 @@ class Planner {
     }
   }
 
-  size_t choose_rows() const {
+  void choose_rows() {
+    if (program_.by_sample) return choose_samples();
     size_t bytes = needs_.columns + needs_.columns / kColumnStep * kStepBytes +
                    (needs_.normed_columns + needs_.shrunk) * sizeof(float) + needs_.shared_per_row;
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
@@ -123,15 +124,30 @@ class Planner {
     const size_t fitting = bytes > 0 ? kMostBytes / bytes / tile_.mr * tile_.mr : most;
     size_t rows = std::clamp(fitting, kMatvecRows, most);
     for (const CacheShape& cache : program_.caches) rows = std::min(rows, cache.most_rows());
-    return program_.needs_segments ? std::max(rows, program_.num_positions) : rows;
+    space_.chunk_rows_ = program_.needs_segments ? std::max(rows, program_.num_positions) : rows;
+    space_.chunk_segments_ = std::min(kMostLastRows, space_.chunk_rows_);
+  }
+
+  /// The same of a program by sample: as many samples as fit, and the rows of their highest slot.
+  void choose_samples() {
+    size_t bytes = 0, highest = 1;
+    for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
+      const size_t height = program_.slots[slot].height;
+      highest = std::max(highest, height);
+      if (!space_.bound_[slot]) bytes += height * space_.strides_[slot] * sizeof(float);
+    }
+    const size_t fitting = kMostBytes / std::max<size_t>(bytes, 1);
+    space_.chunk_segments_ = std::clamp<size_t>(fitting, 1, kMostLastRows);
+    space_.chunk_rows_ = space_.chunk_segments_ * highest;
   }
 
   std::vector<size_t> place_slots(Layout* layout) const {
     std::vector<size_t> offsets;
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
-      const size_t rows = program_.slots[slot].has_all_rows()
+      const Slot& kept = program_.slots[slot];
+      const size_t rows = kept.has_all_rows()
                               ? space_.chunk_rows_
-                              : std::min(kMostLastRows, space_.chunk_rows_);
+                              : space_.chunk_segments_ * std::max<size_t>(kept.height, 1);
       const size_t bytes = rows * space_.strides_[slot] * sizeof(float);
       offsets.push_back(layout->add(space_.bound_[slot] ? 0 : bytes));
     }

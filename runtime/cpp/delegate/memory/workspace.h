@@ -18,10 +18,12 @@ class Workspace {
 
   /// Most rows of a call that are run together.
   size_t chunk_rows() const { return chunk_rows_; }
+  /// Most segments of a call that are run together, where they are run as a whole.
+  size_t chunk_segments() const { return chunk_segments_; }
 
   /// Whether a slot is in the caller's output and not here.
   bool is_bound(size_t slot) const { return bound_[slot]; }
-  /// [chunk_rows][stride], or fewer of those that get logits; null where it is bound.
+  /// [chunk_rows][stride], or those of the segments or that get logits; null where it is bound.
   float* slot(size_t slot) const { return slots_[slot]; }
   /// From one row of a slot to the next, in floats.
   size_t stride(size_t slot) const { return strides_[slot]; }
@@ -50,7 +52,7 @@ class Workspace {
   }
 
   platform::Pages pages_;
-  size_t chunk_rows_ = 0;
+  size_t chunk_rows_ = 0, chunk_segments_ = 0;
   const kernels::Variant* kernels_ = nullptr;
   std::vector<bool> bound_;
   std::vector<float*> slots_;

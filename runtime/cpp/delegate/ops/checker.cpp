@@ -10,6 +10,7 @@ namespace {
 /// Far above any model, far below what would overflow a size.
 constexpr size_t kMostWidth = size_t{1} << 24;
 constexpr size_t kMostRows = size_t{1} << 28;
+constexpr uint64_t kMostSample = uint64_t{1} << 28;
 constexpr size_t kMostHeadDim = size_t{1} << 12;
 constexpr size_t kMostContext = size_t{1} << 24;
 constexpr uint64_t kMostFloats = uint64_t{1} << 40;
@@ -50,9 +51,17 @@ Status Checker::check_all() {
 
 void Checker::check_tables() {
   for (const Slot& slot : program_.slots) {
+    check(slot.height <= kMostSegmentRows && uint64_t{slot.height} * slot.width <= kMostSample &&
+              (!program_.by_sample || slot.is_per_segment()),
+          "a slot has " + std::to_string(slot.height) + " rows of a sample");
     check(slot.width >= 1 && slot.width <= kMostWidth &&
               is_addressable(uint64_t{slot.width} * sizeof(float) * kMostChunkRows),
           "a slot has " + std::to_string(slot.width) + " columns");
+  }
+  if (program_.by_sample) {
+    takes_segments();
+    takes_positions(1);
+    check(program_.caches.empty() && program_.states.empty(), "it keeps something of samples");
   }
   for (const Weight& weight : program_.weights) check_weight(weight);
   check(program_.original <= kMostContext,
@@ -111,6 +120,10 @@ void Checker::check_state(const StateShape& state) {
             is_addressable(uint64_t{state.rows} * state.width * sizeof(float) * kMostCopies),
         "a state has " + std::to_string(state.rows) + " rows of " + std::to_string(state.width) +
             " numbers");
+}
+
+bool Checker::is_by_sample() {
+  return check(program_.by_sample, "is of a program by sample, which this is not");
 }
 
 bool Checker::has_slot(uint32_t slot) {
@@ -229,8 +242,13 @@ void Checker::reads_window(uint32_t cache, size_t window) {
             std::to_string(shape.window));
 }
 
-void Checker::takes_tokens(size_t count) {
+void Checker::takes_tokens(size_t count, uint32_t output) {
   program_.num_tokens = std::min(program_.num_tokens, count);
+  if (!wrong_.empty() || !program_.by_sample) return;
+  const size_t tokens = program_.slots[output].height;
+  check(program_.sample_tokens == 0 || program_.sample_tokens == tokens,
+        "embeds " + std::to_string(tokens) + " tokens of a sample, and another does not");
+  program_.sample_tokens = tokens;
 }
 
 void Checker::takes_positions(size_t count) {
@@ -247,7 +265,25 @@ void Checker::takes_halves(uint32_t adapter, uint64_t offset, uint64_t count) {
 
 void Checker::leaves_last_only(uint32_t slot) { program_.slots[slot].last_only = true; }
 
-void Checker::leaves_pooled(uint32_t slot) { program_.slots[slot].pooled = true; }
+void Checker::has_height(uint32_t slot, size_t height) {
+  if (!wrong_.empty()) return;
+  if (!program_.by_sample) program_.slots[slot].height = height;
+  check(program_.slots[slot].height == height,
+        "computes " + std::to_string(height) + " rows of slot " + std::to_string(slot) +
+            ", which has " + std::to_string(program_.slots[slot].height));
+}
+
+void Checker::has_positions(uint32_t slot, size_t count) {
+  if (!wrong_.empty()) return;
+  const size_t height = program_.slots[slot].height;
+  if (!program_.by_sample) takes_positions(count);
+  check(program_.by_sample ? height <= count : height == 0,
+        "has positions below " + std::to_string(count) + " for slot " + std::to_string(slot));
+}
+
+void Checker::pools(uint32_t slot) {
+  check(program_.by_sample || program_.slots[slot].has_all_rows(), "reads a part of the rows");
+}
 
 void Checker::has_rows_of(std::initializer_list<uint32_t> inputs, uint32_t output) {
   if (!wrong_.empty()) return;
@@ -255,11 +291,11 @@ void Checker::has_rows_of(std::initializer_list<uint32_t> inputs, uint32_t outpu
   for (const uint32_t input : inputs) {
     check(program_.slots[input].last_only == first.last_only,
           "reads the last row of a slot and all rows of another");
-    check(program_.slots[input].pooled == first.pooled,
-          "reads a row for each segment of a slot and all rows of another");
+    check(program_.slots[input].height == first.height,
+          "reads some rows of each segment of a slot and others of another");
   }
   if (first.last_only) leaves_last_only(output);
-  if (first.pooled) leaves_pooled(output);
+  if (first.height > 0) has_height(output, first.height);
 }
 
 void Checker::check_arguments() {
@@ -269,7 +305,7 @@ void Checker::check_arguments() {
     tokens += value.role == Role::kTokens;
     positions += value.role == Role::kStartPos;
     if (value.role != Role::kRows || !has_slot(value.slot)) continue;
-    check(!taken[value.slot] && program_.slots[value.slot].has_all_rows(),
+    check(!taken[value.slot] && (program_.by_sample || program_.slots[value.slot].has_all_rows()),
           "slot " + std::to_string(value.slot) + " cannot take an input");
     taken[value.slot] = true;
   }

@@ -22,6 +22,9 @@ class Checker {
   Status check_all();
 
   const Program& program() const { return program_; }
+  /// Whether every slot has a height; records that an operator of such programs needs it.
+  bool is_by_sample();
+  size_t height(uint32_t slot) const { return program_.slots[slot].height; }
   size_t width(uint32_t slot) const { return program_.slots[slot].width; }
   /// The op before the one that is checked, or null.
   const Op* before() const { return before_; }
@@ -55,8 +58,8 @@ class Checker {
 
   /// Records that the op sees so many positions of a cache that exists; 0: all.
   void takes_window(uint32_t cache, size_t window);
-  /// Records that the op embeds tokens below `count`.
-  void takes_tokens(size_t count);
+  /// Records that the op embeds tokens below `count` into a slot.
+  void takes_tokens(size_t count, uint32_t output);
   /// Checks that the op sees no more of a cache that an earlier one writes than that one: all of
   /// it, or a ring's window.
   void reads_window(uint32_t cache, size_t window);
@@ -68,9 +71,13 @@ class Checker {
   void takes_halves(uint32_t adapter, uint64_t offset, uint64_t count);
   /// Records that the slot holds only the rows that get logits.
   void leaves_last_only(uint32_t slot);
-  /// Records that the slot holds a row for each segment.
-  void leaves_pooled(uint32_t slot);
-  /// Records that the output has as many rows as the inputs: those that get logits, one for each
+  /// Records that the slot holds so many rows for each segment; a program by sample says it too.
+  void has_height(uint32_t slot, size_t height);
+  /// Checks that the rows of the slot have positions below `count`.
+  void has_positions(uint32_t slot, size_t count);
+  /// Checks that the slot has all rows of each segment.
+  void pools(uint32_t slot);
+  /// Records that the output has as many rows as the inputs: those that get logits, some for each
   /// segment, or all of a call.
   void has_rows_of(std::initializer_list<uint32_t> inputs, uint32_t output);
 

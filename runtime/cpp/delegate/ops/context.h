@@ -75,27 +75,37 @@ struct OpContext {
   size_t threads() const { return team.size(); }
   /// Row `row` in a slot that has it.
   float* row(uint32_t slot, size_t row) const {
-    if (program.slots[slot].pooled) return pooled_row(slot, chunk.segments.first + row);
+    const size_t each = height(slot);
+    if (each > 0) {
+      const size_t before = program.by_sample ? piece.first : 0;
+      return segment_row(slot, chunk.segments.first + before) + row * workspace.stride(slot);
+    }
     const bool last_only = program.slots[slot].last_only;
     size_t index = piece.first + row - (last_only ? chunk.last.first : 0);
     if (workspace.is_bound(slot)) index += last_only ? chunk.last_before : chunk.first;
     return slots[slot] + index * workspace.stride(slot);
   }
-  /// The row of a segment of the call, which is in the chunk, in a pooled slot.
-  float* pooled_row(uint32_t slot, size_t segment) const {
+  /// The first row of a segment of the call, which is in the chunk, in a slot with a height.
+  float* segment_row(uint32_t slot, size_t segment) const {
     const size_t before = workspace.is_bound(slot) ? 0 : chunk.segments.first;
-    return slots[slot] + (segment - before) * workspace.stride(slot);
+    return slots[slot] + (segment - before) * height(slot) * workspace.stride(slot);
   }
   /// The distance from one row of a slot to the next, in floats.
   size_t stride(uint32_t slot) const { return workspace.stride(slot); }
   /// Columns of a slot.
   size_t width(uint32_t slot) const { return program.slots[slot].width; }
+  /// Rows of a slot for each segment; 0: for each token.
+  size_t height(uint32_t slot) const { return program.slots[slot].height; }
   /// The numbers of a piece; null where it is absent.
   const float* numbers(const Floats& piece) const {
     return piece.present() ? floats + piece.offset : nullptr;
   }
   /// The position of row `row` of the piece.
   size_t position(size_t row) const { return piece.position + row; }
+  /// The same of a slot, of a program by sample in the row's sample.
+  size_t position(uint32_t slot, size_t row) const {
+    return program.by_sample ? row % height(slot) : position(row);
+  }
   /// The row of rotary tables for a position of the piece.
   size_t angle_row(size_t position) const {
     return piece.is_long ? program.original + position : position;

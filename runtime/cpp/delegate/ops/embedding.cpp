@@ -16,7 +16,7 @@ void EmbeddingOp::check(Checker* checker) const {
   if (!checker->has_weight(weight)) return;
   const Weight& matrix = checker->program().weights[weight];
   checker->has_slot(output, matrix.columns);
-  checker->takes_tokens(matrix.rows);
+  checker->takes_tokens(matrix.rows, output);
 }
 
 void EmbeddingOp::walk(RowNeeds* rows) const { rows->written(output); }
@@ -28,7 +28,8 @@ Work EmbeddingOp::run(const Op& op, OpRows rows, OpContext& context) const {
   const Range part = share(rows.count, context.thread, context.threads());
   for (size_t i = part.first; i < part.last; ++i) {
     const size_t row = rows.first + i;
-    const auto token = static_cast<size_t>(context.tokens[context.chunk.first + row]);
+    const auto token =
+        static_cast<size_t>(context.tokens[context.program.tokens_of(context.chunk.first) + row]);
     kernels::unpack_row(matrix, token, columns, context.row(output, row));
   }
   const size_t bytes = matrix.bytes() / matrix.rows + columns * sizeof(float);

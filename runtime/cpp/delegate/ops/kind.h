@@ -33,9 +33,9 @@ struct OpRows;
 struct Program;
 struct Work;
 
-/// Which rows of a call an op computes; the last are those that get logits. A pooled slot has one
-/// row for each segment.
-enum class Rows : uint8_t { kNone, kLast, kAll, kPooled };
+/// Which rows of a call an op computes; the last are those that get logits. A slot with a height
+/// has as many for each segment.
+enum class Rows : uint8_t { kNone, kLast, kAll, kPerSegment };
 
 /// A part of the floats' blob; its length is 0 if it is absent.
 struct Floats {

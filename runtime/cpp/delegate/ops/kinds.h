@@ -2,8 +2,11 @@
 
 #include <variant>
 
+#include "delegate/ops/affine.h"
 #include "delegate/ops/attention.h"
 #include "delegate/ops/columns.h"
+#include "delegate/ops/concatenate.h"
+#include "delegate/ops/constant.h"
 #include "delegate/ops/convolution.h"
 #include "delegate/ops/delta.h"
 #include "delegate/ops/elementwise.h"
@@ -12,7 +15,9 @@
 #include "delegate/ops/glu.h"
 #include "delegate/ops/layer_norm.h"
 #include "delegate/ops/linear.h"
+#include "delegate/ops/narrow.h"
 #include "delegate/ops/norm.h"
+#include "delegate/ops/patches.h"
 #include "delegate/ops/pool.h"
 #include "delegate/ops/positions.h"
 #include "delegate/ops/rotate.h"
@@ -27,6 +32,7 @@ namespace thimble::cpu {
 using OpKind =
     std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
                  SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
-                 LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp>;
+                 LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp, PatchesOp,
+                 ConcatenateOp, NarrowOp, ConstantOp, AffineOp>;
 
 }  // namespace thimble::cpu

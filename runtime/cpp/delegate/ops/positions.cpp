@@ -18,8 +18,7 @@ void PositionsOp::check(Checker* checker) const {
   checker->has_slot(input, matrix.columns);
   checker->has_slot(output, matrix.columns);
   checker->has_rows_of({input}, output);
-  checker->check(!checker->program().slots[input].pooled, "adds positions to pooled rows");
-  checker->takes_positions(matrix.rows);
+  checker->has_positions(input, matrix.rows);
 }
 
 void PositionsOp::walk(RowNeeds* rows) const { rows->reads(input, rows->written(output)); }
@@ -37,7 +36,7 @@ Work PositionsOp::run(const Op& op, OpRows rows, OpContext& context) const {
   context.timer.begin(op.debug_id);
   const Range part = share(rows.count, context.thread, context.threads());
   for (size_t row = rows.first + part.first; row < rows.first + part.last; ++row) {
-    kernels::unpack_row(matrix, context.position(row), columns, added);
+    kernels::unpack_row(matrix, context.position(input, row), columns, added);
     context.kernels.elementwise({kernels::Function::kAdd, context.row(input, row), added, 0,
                                  columns, context.row(output, row)});
   }

@@ -10,11 +10,18 @@ RowNeeds::RowNeeds(Program* program)
 bool RowNeeds::run() {
   for (const Value& value : program_.outputs) {
     const Slot& slot = program_.slots[value.slot];
-    reads(value.slot, slot.pooled ? Rows::kPooled : slot.last_only ? Rows::kLast : Rows::kAll);
+    reads(value.slot, slot.is_per_segment() ? Rows::kPerSegment
+                      : slot.last_only      ? Rows::kLast
+                                            : Rows::kAll);
   }
   for (auto op = program_.ops.rbegin(); op != program_.ops.rend(); ++op) {
     op_ = &*op;
-    std::visit([this](const auto& kind) { kind.walk(this); }, op->kind);
+    std::visit(
+        [this](const auto& kind) {
+          op_->height = program_.slots[kind.output].height;
+          kind.walk(this);
+        },
+        op->kind);
   }
   // An op can use a prepared input only if the op before prepared the same rows.
   for (size_t i = 1; i < program_.ops.size(); ++i) {
@@ -37,16 +44,17 @@ Rows RowNeeds::updated(uint32_t slot) {
 
 void RowNeeds::reads(uint32_t slot, Rows rows) {
   needed_[slot] = std::max(needed_[slot], rows);
-  const bool pooled = program_.slots[slot].pooled;
+  const bool per_segment = program_.slots[slot].is_per_segment();
   if (program_.slots[slot].last_only && rows == Rows::kAll) consistent_ = false;
-  if (rows != Rows::kNone && pooled != (rows == Rows::kPooled)) consistent_ = false;
+  if (rows != Rows::kNone && per_segment != (rows == Rows::kPerSegment)) consistent_ = false;
 }
 
-bool RowNeeds::computed_of_all(uint32_t slot) {
+Rows RowNeeds::computed_of_all(uint32_t slot) {
   const bool read = needed_[slot] != Rows::kNone;
   needed_[slot] = Rows::kNone;
-  op_->rows = read ? Rows::kAll : Rows::kNone;
-  return read;
+  const Rows all = program_.by_sample ? Rows::kPerSegment : Rows::kAll;
+  op_->rows = read ? all : Rows::kNone;
+  return op_->rows;
 }
 
 void RowNeeds::runs_for_all() { op_->runs_for_all = true; }
@@ -58,7 +66,7 @@ Status find_rows(Program* program) {
   return Status::error(
       "the CPU delegate's program is damaged: it reads all rows of a slot that holds the last "
       "alone, "
-      "or one for each segment: export the model again");
+      "or some for each segment: export the model again");
 }
 
 }  // namespace thimble::cpu

@@ -18,8 +18,8 @@ class RowNeeds {
   /// The op writes the slot: returns the rows that are read later. No earlier op needs to write
   /// them.
   Rows written(uint32_t slot);
-  /// The op writes the slot from all rows of whole segments, if it is read: returns whether it is.
-  bool computed_of_all(uint32_t slot);
+  /// The op writes the slot from all rows of whole segments, if it is read: returns those rows.
+  Rows computed_of_all(uint32_t slot);
   /// The op adds to the slot: returns the rows that are read later. Earlier ops must still write
   /// them.
   Rows updated(uint32_t slot);

@@ -49,7 +49,7 @@ struct OpRows {
 /// The rows of a chunk that an op computes; none: it is skipped.
 inline std::optional<OpRows> rows_of(const Op& op, const Chunk& chunk) {
   if (op.rows == Rows::kAll) return OpRows{0, chunk.rows};
-  if (op.rows == Rows::kPooled) return OpRows{0, chunk.segments.size()};
+  if (op.rows == Rows::kPerSegment) return OpRows{0, chunk.segments.size() * op.height};
   if (op.rows == Rows::kLast && chunk.last.size() > 0) {
     return OpRows{chunk.last.first, chunk.last.size()};
   }

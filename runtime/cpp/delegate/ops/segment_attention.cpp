@@ -11,6 +11,12 @@
 namespace thimble::cpu {
 namespace {
 
+/// Rows of a segment of the call in a slot.
+size_t segment_rows(const OpContext& context, uint32_t slot, size_t segment) {
+  return context.program.by_sample ? context.program.slots[slot].height
+                                   : context.segments[segment].rows;
+}
+
 /// Some query rows of one head of a segment: the smallest work of a thread.
 struct Unit {
   size_t segment;
@@ -21,7 +27,9 @@ struct Unit {
 /// The units of a chunk, numbered segment by segment, head by head.
 class Units {
  public:
-  Units(const OpContext& context, size_t heads) : context_(context), heads_(heads) {}
+  /// \param slot of the queries.
+  Units(const OpContext& context, uint32_t slot, size_t heads)
+      : context_(context), slot_(slot), heads_(heads) {}
 
   size_t count() const {
     size_t count = 0;
@@ -38,10 +46,11 @@ class Units {
 
  private:
   size_t blocks(size_t segment) const {
-    return kernels::divide_up(context_.segments[segment].rows, kernels::kTextAttentionRows);
+    return kernels::divide_up(segment_rows(context_, slot_, segment), kernels::kTextAttentionRows);
   }
 
   const OpContext& context_;
+  const uint32_t slot_;
   const size_t heads_;
 };
 
@@ -53,7 +62,7 @@ class Attention {
         context_(context),
         dim_(context.width(op.output) / op.num_attention_heads),
         group_(op.num_attention_heads / op.num_key_value_heads),
-        units_(context, op.num_attention_heads) {}
+        units_(context, op.query, op.num_attention_heads) {}
 
   void run() {
     context_.team.share_out(context_.thread, units_.count(), 1, [&](Range part) {
@@ -66,28 +75,37 @@ class Attention {
     size_t pairs = 0;
     const Range segments = context_.chunk.segments;
     for (size_t i = segments.first; i < segments.last; ++i) {
-      const size_t rows = context_.segments[i].rows;
-      const size_t before = op_.window == 0 ? rows : op_.window;
-      pairs += rows * std::min(rows, before + std::min<size_t>(op_.after, rows));
+      const size_t rows = segment_rows(context_, op_.query, i), keys = key_rows(i);
+      const size_t before = op_.window == 0 ? keys : op_.window;
+      pairs += rows * std::min(keys, before + std::min<size_t>(op_.after, keys));
     }
     return 4 * pairs * op_.num_attention_heads * dim_;
   }
 
  private:
+  /// Row of the chunk at which a segment starts in a slot.
+  size_t first_row(uint32_t slot, const Unit& unit) const {
+    if (!context_.program.by_sample) {
+      return context_.segments[unit.segment].first - context_.chunk.first;
+    }
+    return (unit.segment - context_.chunk.segments.first) * context_.program.slots[slot].height;
+  }
+  size_t key_rows(size_t segment) const { return segment_rows(context_, op_.key, segment); }
+
   void attend(const Unit& unit) const {
-    const size_t rows = context_.segments[unit.segment].rows;
-    const size_t row = context_.segments[unit.segment].first - context_.chunk.first;
     const auto column = [&](uint32_t slot, size_t offset, size_t head) {
-      return context_.row(slot, row) + offset + head * dim_;
+      return context_.row(slot, first_row(slot, unit)) + offset + head * dim_;
     };
     const size_t shared = unit.head / group_;
+    const size_t rows = segment_rows(context_, op_.query, unit.segment);
     context_.kernels.text_attention(
         {column(op_.query, op_.query_offset, unit.head), context_.stride(op_.query),
          column(op_.key, op_.key_offset, shared), context_.stride(op_.key),
          column(op_.value, op_.value_offset, shared), context_.stride(op_.value),
-         column(op_.output, 0, unit.head), context_.stride(op_.output), rows, unit.first,
-         std::min(rows, unit.first + kernels::kTextAttentionRows), dim_, op_.scale, op_.window,
-         op_.after, reinterpret_cast<float*>(context_.workspace.scratch(context_.thread))});
+         column(op_.output, 0, unit.head), context_.stride(op_.output), key_rows(unit.segment),
+         unit.first, std::min(rows, unit.first + kernels::kTextAttentionRows), dim_, op_.scale,
+         op_.window, op_.after,
+         reinterpret_cast<float*>(context_.workspace.scratch(context_.thread))});
   }
 
   const SegmentAttentionOp& op_;
@@ -126,16 +144,22 @@ void SegmentAttentionOp::check(Checker* checker) const {
   checker->check(std::isfinite(scale), "has the scale " + std::to_string(scale));
   checker->check(max_seq_len >= 1 && max_seq_len <= kMostSegmentRows,
                  "takes texts of " + std::to_string(max_seq_len) + " tokens");
-  for (const uint32_t slot : {query, key, value}) {
-    checker->check(checker->program().slots[slot].has_all_rows(), "attends to a part of the rows");
+  for (const uint32_t slot : {query, key, value}) checker->pools(slot);
+  if (checker->program().by_sample) {
+    checker->has_rows_of({query}, output);
+    checker->has_rows_of({key}, value);
+    checker->check(
+        checker->height(query) == checker->height(key) || (window == 0 && after == UINT32_MAX),
+        "has keys of other positions, and does not see all of them");
+  } else {
+    checker->takes_positions(max_seq_len);
   }
-  checker->takes_positions(max_seq_len);
   checker->takes_segments();
 }
 
 void SegmentAttentionOp::walk(RowNeeds* rows) const {
-  if (!rows->computed_of_all(output)) return;
-  for (const uint32_t slot : {query, key, value}) rows->reads(slot, Rows::kAll);
+  const Rows all = rows->computed_of_all(output);
+  for (const uint32_t slot : {query, key, value}) rows->reads(slot, all);
 }
 
 WorkspaceNeeds SegmentAttentionOp::needs(const Program& program, const kernels::Variant&,

@@ -25,9 +25,11 @@ struct Call {
   OutputListener* listener = nullptr;  ///< null: there is none
 };
 
-/// Rows that an output of the program has in a call of `rows` rows.
+/// Rows that an output of the program has in a call of `rows` rows, or samples.
 inline size_t output_rows(const Program& program, size_t output, size_t rows) {
-  return program.slots[program.outputs[output].slot].has_all_rows() ? rows : 1;
+  const Slot& slot = program.slots[program.outputs[output].slot];
+  if (program.by_sample) return rows * slot.height;
+  return slot.has_all_rows() ? rows : 1;
 }
 
 }  // namespace thimble::cpu

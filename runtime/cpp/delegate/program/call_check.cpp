@@ -9,13 +9,14 @@ namespace {
 /// Whether the memory for logits has room for those that the program computes.
 Status check_logits(const Program& program, const AskedSegments& asked) {
   const Slot& slot = program.slots[program.outputs.front().slot];
-  if (program.outputs.size() > 1 || slot.has_all_rows()) {
+  if (program.by_sample || program.outputs.size() > 1 || slot.has_all_rows()) {
     return Status::error(
         "memory for logits was given, but the program returns those of all rows, or several "
         "outputs: give none, or export the model without that");
   }
   size_t rows = 0;
-  for (const Segment& segment : asked.segments) rows += slot.pooled ? 1 : segment.last_rows;
+  for (const Segment& segment : asked.segments)
+    rows += slot.is_per_segment() ? 1 : segment.last_rows;
   if (asked.logits_size / slot.width >= rows) return {};
   return Status::error("the memory for logits has " + std::to_string(asked.logits_size) +
                        " numbers, and " + std::to_string(rows) + " rows of " +

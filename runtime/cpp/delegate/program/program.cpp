@@ -94,7 +94,15 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
   program.checksum = crc32(data, size);
   program.floats = std::string(root.string(3));
   const auto slots = root.vector<uint32_t>(1);
-  for (size_t i = 0; i < slots.size(); ++i) program.slots.push_back({slots[i]});
+  const auto heights = root.vector<uint32_t>(12);
+  program.by_sample = heights.size() > 0;
+  if (program.by_sample && heights.size() != slots.size()) {
+    return damaged(std::to_string(slots.size()) + " slots have " + std::to_string(heights.size()) +
+                   " heights");
+  }
+  for (size_t i = 0; i < slots.size(); ++i) {
+    program.slots.push_back({slots[i], false, program.by_sample ? heights[i] : 0});
+  }
   const FlatbufferTables caches = root.tables(4);
   for (size_t i = 0; i < caches.size(); ++i) {
     const FlatbufferTable cache = caches[i];

@@ -80,6 +80,7 @@ struct Op {
   uint32_t prepare_debug_id;
   // Set by find_rows():
   Rows rows = Rows::kAll;     ///< of its output, by what later ops read of it
+  size_t height = 0;          ///< of its output
   bool runs_for_all = false;  ///< in any case: it also writes something of all rows elsewhere
   bool prepared = false;      ///< the op before has already prepared its input
 };
@@ -94,9 +95,10 @@ struct Value {
 struct Slot {
   size_t width;            ///< in floats
   bool last_only = false;  ///< holds only the rows of a call that get logits
-  bool pooled = false;     ///< holds a row for each segment of a call
+  size_t height = 0;       ///< rows for each segment of a call; 0: a row for each of its tokens
 
-  bool has_all_rows() const { return !last_only && !pooled; }
+  bool is_per_segment() const { return height > 0; }
+  bool has_all_rows() const { return !last_only && !is_per_segment(); }
 };
 
 /// A program that is safe to run: what read_program() returns.
@@ -116,7 +118,9 @@ struct Program {
   size_t num_positions = SIZE_MAX;  ///< that caches and tables have, where there are any
   bool needs_segments = false;      ///< whole: a part of one has no meaning
   size_t original = 0;  ///< longest text that uses the first rows of rotary tables; 0: they are one
-  uint32_t checksum = 0;  ///< of the whole blob
+  bool by_sample = false;    ///< every slot has a fixed height: a segment is a sample
+  size_t sample_tokens = 0;  ///< that each sample has, of a program by sample that embeds
+  uint32_t checksum = 0;     ///< of the whole blob
 
   bool embeds() const { return num_tokens != SIZE_MAX; }
   /// Whether calls read what earlier ones have written.
@@ -126,6 +130,8 @@ struct Program {
   /// part.
   size_t snapshot_interval() const;
   bool has_positions() const { return num_positions != SIZE_MAX; }
+  /// Tokens in `rows` rows of a call.
+  size_t tokens_of(size_t rows) const { return by_sample ? rows * sample_tokens : rows; }
 };
 
 /// Reads and checks `size` bytes at `data`, which are not kept. Any bytes may be given.

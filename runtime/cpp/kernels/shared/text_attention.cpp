@@ -87,8 +87,8 @@ class Queries {
     // Tiles begin at multiples, however many queries go together: so the order of sums is theirs.
     size_t start = args_.window != 0 && first_ >= args_.window ? first_ - args_.window + 1 : 0;
     start -= start % kTextTile;
-    const size_t behind = args_.rows - 1 - last;
-    const size_t end = last + 1 + (args_.after < behind ? args_.after : behind);
+    const size_t seen = last + 1 + (args_.after < args_.rows ? args_.after : args_.rows);
+    const size_t end = seen < args_.rows ? seen : args_.rows;
     for (; start < end; start += kTextTile)
       add_tile(start, end - start < kTextTile ? end - start : kTextTile);
     finish();

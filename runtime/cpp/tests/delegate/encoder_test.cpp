@@ -249,13 +249,13 @@ const test::Damage kDamages[] = {
        const cpu::PoolOp pool = first<cpu::PoolOp>(p);
        p->ops.push_back({"again", cpu::PoolOp{pool.output, pool.input, pool.pooling}, 0, 0});
      },
-     "pools a part of the rows"},
+     "reads a part of the rows"},
     {[](cpu::Program* p) {
        const uint32_t pooled = first<cpu::PoolOp>(p).output;
        p->ops.push_back(
            {"sum", cpu::ElementwiseOp{kernels::Function::kAdd, pooled, 0, pooled, 0}, 0, 0});
      },
-     "reads a row for each segment of a slot and all rows of another"},
+     "reads some rows of each segment of a slot and others of another"},
     {[](cpu::Program* p) {
        p->caches.push_back({"cache", 1, 8, 64});
        p->inputs.push_back({cpu::Role::kStartPos, 0});

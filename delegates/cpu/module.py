@@ -1,0 +1,55 @@
+"""What the CPU delegate takes of any module."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+from torch.fx.passes.infra.pass_base import PassResult
+
+from delegates.contract import ModulePart, ModuleRun
+from delegates.cpu.lower import register
+from delegates.executorch_runtime import open_module
+from delegates.op_list.lower import file_layout
+from delegates.op_list.partition import OpListPartitioner
+from delegates.op_list.rewrite import free_views, rewrite, sample_of
+from delegates.passes.weights import weights_not_copied
+
+
+@contextmanager
+def module_part(program: ExportedProgram) -> Iterator[ModulePart]:
+    """Provides how the delegate takes what op lists express."""
+    from delegates.cpu.backend import ThimbleCpuBackend
+
+    by_sample = sample_of(program) is not None
+    partitioner = OpListPartitioner(program.state_dict, ThimbleCpuBackend.__name__, by_sample)
+    with weights_not_copied(ThimbleCpuBackend):
+        yield ModulePart(
+            ThimbleCpuBackend.__name__,
+            partitioner,
+            partitioner.reasons,
+            claim=_claim,
+            transforms=(_free_views,),
+            layout=file_layout(),
+        )
+
+
+def _claim(program: ExportedProgram) -> None:
+    sample = sample_of(program)
+    if sample is not None:
+        rewrite(program, sample)
+
+
+def _free_views(graph_module: GraphModule) -> PassResult:
+    free_views(graph_module)
+    return PassResult(graph_module, True)
+
+
+def load_module(path: Path) -> ModuleRun | None:
+    """Opens a `.pte` in ExecuTorch's Python runtime with our delegate; None if that is not
+    built."""
+    import executorch.kernels.quantized  # noqa: F401  (registers its kernels)
+    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+
+    return open_module(path) if register() else None

@@ -1,0 +1,61 @@
+"""Writes a user's module in the operators that op lists are made of, in place.
+
+Everything that it changes, the delegate takes: rows of float32, of samples of fixed shapes.
+"""
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+
+from delegates.op_list.rewrite.attention import rewrite_attention
+from delegates.op_list.rewrite.channels import Channels
+from delegates.op_list.rewrite.editing import Editing
+from delegates.op_list.rewrite.norms import rewrite_norms
+from delegates.op_list.rewrite.repeated import rewrite_repeated
+from delegates.passes.constants import fold_constants
+
+_aten = torch.ops.aten
+
+
+def sample_of(program: ExportedProgram) -> Node | None:
+    """Returns an input that has a batch of samples; None if a size that is not the batch's differs
+    from call to call."""
+    given = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    inputs = [node for node in program.graph.find_nodes(op="placeholder") if node.name in given]
+    values = [node.meta.get("val") for node in inputs]
+    if not all(isinstance(value, torch.Tensor) and value.dim() > 1 for value in values):
+        return None
+    if any(not isinstance(size, int) for value in values for size in value.shape[1:]):
+        return None
+    return inputs[0] if inputs else None
+
+
+def rewrite(program: ExportedProgram, sample: Node) -> None:
+    """
+    Args:
+        sample: of sample_of().
+    """
+    fold_constants(program)
+    editing = Editing(program)
+    rewrite_norms(editing)
+    rewrite_attention(editing)
+    Channels(editing).rewrite()
+    rewrite_repeated(editing, sample)
+    fold_constants(program)
+
+
+def free_views(graph_module: torch.fx.GraphModule) -> None:
+    """Replaces the sizes of views by numbers, and the batch by -1: no part of the graph then passes
+    a size to another."""
+    for node in graph_module.graph.nodes:
+        if "view" in str(node.target) and isinstance(node.meta.get("val"), torch.Tensor):
+            sizes = [size if isinstance(size, int) else -1 for size in node.meta["val"].shape]
+            if sizes.count(-1) == 1 and any(isinstance(size, Node) for size in node.args[1]):
+                node.args = (node.args[0], sizes)
+    graph_module.graph.eliminate_dead_code()
+    graph_module.recompile()

@@ -1,0 +1,168 @@
+// Samples of fixed shapes, several in a call: patches of pictures, rows that are joined and taken.
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/select/cpu_features.h"
+#include "tests/cases.h"
+#include "tests/delegate/damage.h"
+#include "tests/delegate/model.h"
+
+namespace {
+
+using namespace thimble;
+using test::expect;
+using test::same_bits;
+
+constexpr uint32_t kChannels = 3, kHeight = 7, kWidth = 10, kColumns = 20;
+constexpr cpu::Window kWindow{{kHeight, 3, 2, 1, 1, 4}, {kWidth, 2, 3, 0, 2, 3}};
+constexpr cpu::Window kAgain{{4, 3, 1, 2, 2, 4}, {3, 1, 2, 0, 1, 2}};
+constexpr size_t kSample = size_t{kChannels} * kHeight * kWidth, kOutput = 3 * kColumns;
+
+/// Two convolutions, constant rows before what they compute, attention, and the last rows.
+class SamplesModel : public test::ProgramBuilder {
+ public:
+  SamplesModel() {
+    program.by_sample = true;
+    const uint32_t picture = add(kHeight * kWidth, kChannels);
+    program.inputs = {{cpu::Role::kRows, picture}};
+    const uint32_t patches = add(kChannels * 6, 12), first = add(kColumns, 12);
+    add_op(cpu::PatchesOp{picture, patches, true, kWindow});
+    add_op(linear(patches, first, add_weight(kColumns, kChannels * 6, format(0))));
+    const uint32_t again = add(kColumns * 3, 8), second = add(kColumns, 8);
+    add_op(cpu::PatchesOp{first, again, false, kAgain});
+    add_op(linear(again, second, add_weight(kColumns, kColumns * 3, format(1))));
+    const uint32_t token = add(kColumns, 2), rows = add(kColumns, 10);
+    add_op(cpu::ConstantOp{add_weight(reals(2 * kColumns, 1.0f), kColumns), token});
+    add_op(cpu::ConcatenateOp{token, second, rows, false});
+    add_op(cpu::PositionsOp{rows, add_weight(reals(10 * kColumns, 0.3f), kColumns), rows});
+    add_op(cpu::AffineOp{rows, rows, add_floats(kColumns, 1, 0.2f), add_floats(kColumns, 0, 1)});
+    const uint32_t attended = add(kColumns, 10), both = add(2 * kColumns, 10);
+    add_op(cpu::SegmentAttentionOp{rows, 0, second, 0, second, 0, attended, 4, 4, 0.4f, 0,
+                                   UINT32_MAX, 1});
+    add_op(cpu::ConcatenateOp{rows, attended, both, true});
+    const uint32_t taken = add(2 * kColumns, 3), mean = add(2 * kColumns, 1);
+    add_op(cpu::NarrowOp{both, taken, 2, 3});
+    add_op(cpu::PoolOp{taken, mean, cpu::Pooling::kMean});
+    const uint32_t output = add(kOutput, 1);
+    add_op(linear(mean, output, add_weight(kOutput, 2 * kColumns, format(0))));
+    program.outputs = {{cpu::Role::kRows, output}};
+  }
+
+ private:
+  uint32_t add(size_t width, size_t height) {
+    const uint32_t slot = add_slot(width);
+    program.slots[slot].height = height;
+    return slot;
+  }
+  static kernels::WeightFormat format(int number) {
+    return number == 0 ? kernels::WeightFormat::kFloat32 : kernels::WeightFormat::kInt8;
+  }
+};
+
+/// A loaded model, whose calls are of whole samples.
+class Loaded {
+ public:
+  Loaded(const SamplesModel& model, const kernels::Variant& kernels, int32_t threads)
+      : loaded_(model, kernels, threads) {}
+
+  std::vector<float> run(const float* pictures, size_t samples) {
+    std::vector<float> output(samples * kOutput);
+    cpu::Call call;
+    call.rows = samples;
+    call.segments.assign(samples, {0, 0, 1});
+    call.inputs = {pictures};
+    call.outputs = {output.data()};
+    if (!loaded_.executor().check(call).ok() || !loaded_.executor().run(call).ok()) return {};
+    return output;
+  }
+
+ private:
+  test::LoadedModel loaded_;
+};
+
+bool several_samples_are_each_alone() {
+  constexpr size_t kSamples = 300;  // more than a chunk
+  const SamplesModel model;
+  test::Numbers numbers(5);
+  std::vector<float> pictures(kSamples * kSample), expected;
+  for (float& number : pictures) number = numbers.real();
+  Loaded alone(model, kernels::scalar::kVariant, 1);
+  for (size_t i = 0; i < kSamples; ++i) {
+    const std::vector<float> one = alone.run(&pictures[i * kSample], 1);
+    expected.insert(expected.end(), one.begin(), one.end());
+  }
+  for (const kernels::Variant* variant : kernels::all_variants()) {
+    if ((variant->required & ~kernels::cpu_features()) != 0) continue;
+    for (const int32_t threads : {1, 3}) {
+      Loaded loaded(model, *variant, threads);
+      if (!expect(same_bits(loaded.run(pictures.data(), kSamples), expected), variant->name))
+        return false;
+    }
+  }
+  return true;
+}
+
+bool windows_see_what_is_inside() {
+  for (const cpu::Side& side : {kWindow.vertical, kWindow.horizontal, kAgain.vertical,
+                                cpu::Side{2, 3, 1, 5, 4, 9}, cpu::Side{1, 1, 7, 0, 1, 3}}) {
+    for (size_t at = 0; at < side.output; ++at) {
+      const cpu::Range inside = side.inside(at);
+      for (size_t tap = 0; tap < side.kernel; ++tap) {
+        const auto place = static_cast<ptrdiff_t>(at * side.stride + tap * side.dilation) -
+                           static_cast<ptrdiff_t>(side.padding);
+        const bool seen = place >= 0 && place < static_cast<ptrdiff_t>(side.size);
+        const bool said = tap >= inside.first && tap < inside.last;
+        if (!expect(seen == said, "what is inside")) return false;
+        if (!expect(!seen || side.place(at, tap) == static_cast<size_t>(place), "where it is"))
+          return false;
+      }
+    }
+  }
+  return true;
+}
+
+template <typename Kind>
+Kind& first(cpu::Program* program) {
+  for (cpu::Op& op : program->ops) {
+    if (Kind* kind = std::get_if<Kind>(&op.kind)) return *kind;
+  }
+  std::abort();
+}
+
+const test::Damage kDamages[] = {
+    {[](cpu::Program* p) { p->slots[1].height = 0; }, "a slot has 0 rows of a sample"},
+    {[](cpu::Program* p) { p->slots[1].height = SIZE_MAX; }, "rows of a sample"},
+    {[](cpu::Program* p) { first<cpu::PatchesOp>(p).window.vertical.stride = 0; },
+     "has a window of 0 numbers"},
+    {[](cpu::Program* p) { first<cpu::PatchesOp>(p).window.horizontal.size = 11; },
+     "has a picture of 77 numbers"},
+    {[](cpu::Program* p) { first<cpu::PatchesOp>(p).window.horizontal.output = 4; },
+     "computes 16 rows of slot 1, which has 12"},
+    {[](cpu::Program* p) { first<cpu::PatchesOp>(p).window.vertical.kernel = 4; },
+     "wants 24 columns in slot 1"},
+    {[](cpu::Program* p) { first<cpu::PatchesOp>(p).input = 99; }, "uses slot 99 of"},
+    {[](cpu::Program* p) { first<cpu::ConcatenateOp>(p).second = 1; },
+     "wants 20 columns in slot 1"},
+    {[](cpu::Program* p) { first<cpu::ConcatenateOp>(p).second = 2; }, "computes 14 rows of"},
+    {[](cpu::Program* p) { first<cpu::ConcatenateOp>(p).columns = true; }, "wants 40 columns"},
+    {[](cpu::Program* p) { first<cpu::ConstantOp>(p).weight = 99; }, "uses weight 99 of"},
+    {[](cpu::Program* p) { first<cpu::NarrowOp>(p).step = 9; }, "reads row 20 of 10"},
+    {[](cpu::Program* p) { first<cpu::NarrowOp>(p).first = UINT32_MAX; }, "reads row 4294967301"},
+    {[](cpu::Program* p) { first<cpu::AffineOp>(p).weight.length = 3; }, "has 3 floats from"},
+    {[](cpu::Program* p) { first<cpu::SegmentAttentionOp>(p).after = 0; },
+     "has keys of other positions"},
+    {[](cpu::Program* p) { p->caches.push_back({"cache", 1, 8, 64}); }, "it keeps something"},
+    {[](cpu::Program* p) { p->by_sample = false; }, "is of a program by sample"},
+};
+
+bool damaged_programs() { return test::all_are_refused(SamplesModel().program, kDamages); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const test::Case cases[] = {{"several_samples_are_each_alone", several_samples_are_each_alone},
+                              {"windows_see_what_is_inside", windows_see_what_is_inside},
+                              {"damaged_programs", damaged_programs}};
+  return test::run_cases(cases, argc, argv);
+}

@@ -1,0 +1,39 @@
+"""The CPU delegate takes users' modules whole: one call, with eager's numbers, for any batch."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import support.module_nets as nets
+import torch
+from torch.utils._pytree import tree_leaves
+
+from exporter.module.options import ModuleOptions
+from exporter.module.pipeline import export_module
+from exporter.module.source_name import SourceName
+from runtime import Program
+
+SOURCE = Path(nets.__file__)
+
+
+@pytest.mark.parametrize("name", ["seeing", "hearing", "looking"])
+def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:
+    path = tmp_path / "module.pte"
+    options = ModuleOptions(SourceName(SOURCE, f"make_{name}"), path, delegate="cpu")
+    result = export_module(options)
+    assert (result.delegation.calls, result.delegation.left) == (1, {}), result.delegation.lines
+    assert result.agreement is not None and result.agreement.error < 1e-5
+    made: Any = getattr(nets, f"make_{name}")()
+    (example,) = made[1]
+    module = made[0].eval()
+    with Program(path) as program:
+        for batch in (3, 1) if len(made) > 2 else (1,):
+            given = torch.randn(batch, *example.shape[1:])
+            with torch.no_grad():
+                want = tree_leaves(module(given))
+            found = program(given.numpy())
+            got = list(found.values()) if isinstance(found, dict) else [found]
+            for expected, numbers in zip(want, got, strict=True):
+                assert numbers.shape == tuple(expected.shape)
+                np.testing.assert_allclose(numbers, expected.numpy(), rtol=1e-4, atol=1e-4)

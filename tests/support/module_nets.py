@@ -1,0 +1,96 @@
+"""User's modules that the CPU delegate takes whole, each with a function that makes it."""
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional as F
+
+BATCH = Dim("batch", min=1, max=3)
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int, causal: bool = False) -> None:
+        super().__init__()
+        self.norm, self.inner_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.scale = nn.Parameter(torch.rand(width))
+        self.heads, self.causal = heads, causal
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed = self.norm(x)
+        shape = (*x.shape[:2], self.heads, -1)
+        heads = [part(normed).view(shape).transpose(1, 2) for part in (self.q, self.k, self.v)]
+        out = F.scaled_dot_product_attention(*heads, is_causal=self.causal)
+        x = x + self.scale * self.o(out.transpose(1, 2).reshape(x.shape))
+        return x + self.down(F.gelu(self.up(self.inner_norm(x))))
+
+
+class Seeing(nn.Module):
+    """A vision transformer: patches behind a class token, learned positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 32, 8, 8)
+        self.token = nn.Parameter(torch.randn(32))
+        self.positions = nn.Parameter(torch.randn(1, 1 + 12, 32))
+        self.blocks = nn.Sequential(Block(32, 2), Block(32, 4))
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, picture: Tensor) -> dict[str, Tensor]:
+        x = self.patches(picture).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], 1, -1), x], dim=1) + self.positions
+        rows = self.blocks(x)
+        return {"rows": rows, "logits": self.head(rows[:, 0]), "mean": rows[:, 1:].mean(dim=1)}
+
+
+class Hearing(nn.Module):
+    """An encoder of sound, as Whisper's: two convolutions, the second of every other place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(20, 32, 3, padding=1)
+        self.second = nn.Conv1d(32, 32, 3, stride=2, padding=1, dilation=1)
+        self.register_buffer("positions", torch.randn(25, 32))
+        self.block = Block(32, 2, causal=True)
+
+    def forward(self, features: Tensor) -> Tensor:
+        x = F.gelu(self.second(F.gelu(self.first(features), approximate="tanh")))
+        rows: Tensor = self.block(x.permute(0, 2, 1) + self.positions)
+        return rows
+
+
+class Looking(nn.Module):
+    """Convolutions of several forms, norms of batches, a residual sum and a mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, (3, 5), stride=(2, 1), padding=(1, 2), bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        self.wide = nn.Conv2d(16, 16, 3, padding=2, dilation=2)
+        self.point = nn.Conv2d(16, 24, 1)
+        self.head = nn.Linear(24, 7)
+        with torch.no_grad():
+            self.norm.running_mean.normal_()
+            self.norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, picture: Tensor) -> tuple[Tensor, Tensor]:
+        x = F.relu(self.norm(self.stem(picture)))
+        x = x + torch.sigmoid(self.wide(x))
+        x = F.silu(self.point(x))
+        return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1)), x.mean((2, 3))
+
+
+def make_seeing() -> object:
+    torch.manual_seed(0)
+    return Seeing(), (torch.randn(2, 3, 24, 32),), ({0: BATCH},)
+
+
+def make_hearing() -> object:
+    torch.manual_seed(1)
+    return Hearing(), (torch.randn(1, 20, 50),)
+
+
+def make_looking() -> object:
+    torch.manual_seed(2)
+    return Looking(), (torch.randn(2, 3, 9, 8),), ({0: BATCH},)
