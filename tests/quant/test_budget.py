@@ -347,6 +347,6 @@ def test_only_groups_that_suffice_are_advised(
 
 
 def test_a_budget_beyond_all_weights_is_8_bits(stories: Stories) -> None:
-    scheme = stories.spread(Budget(bits=1e308), Scheme("gptq4"))
+    scheme = stories.spread(Budget(size=10**15), Scheme("gptq4"))
     names = {part.name for part in parts_of(stories.empty(), scheme, STOCK)}
     assert dict(scheme.types) == dict.fromkeys((*names, HEAD_PART), INT8)
