@@ -38,6 +38,7 @@ from exporter.file.etrecord import WEIGHTS
 from exporter.models.context import CachedContext
 from exporter.models.decoder import LAYER_INPUTS, CausalLM, MixerModule
 from exporter.models.experts import Experts
+from exporter.models.experts_operator import route, routed_by
 from quant.layers.walk import float_walk
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
 from quant.scheme import Scheme
@@ -312,7 +313,7 @@ class _Pass:
             full, mixture = _joined(path, name), module.get_submodule(name)
             assert isinstance(mixture, Experts)
             own = quantized.outputs[_joined(full, "router")].flatten(0, 1)
-            self._routing.append(compare_routing(mixture, full, own, scores))
+            self._routing.append(routing_of(mixture, full, own, scores))
         stage = Stage(floats, quantized, given, self._weights(floats))
         rows = compare_stage(stage, self._logged, self._calls, self._tokens.shape[1])
         out = program_rows(self._logged, given, outputs[2], self._calls)
@@ -359,6 +360,23 @@ def _routed(module: nn.Module, scores: Mapping[str, tuple[Tensor, Tensor]]) -> I
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def routing_of(
+    mixture: Experts, path: str, scores: Tensor, program: tuple[Tensor, Tensor]
+) -> LayerRouting:
+    """Compares the choices of a mixture.
+
+    Args:
+        scores: float32 (tokens, num_experts), of the quantized model's router.
+        program: positions int64 (rows,), and the program's scores there (rows, num_experts).
+    """
+    where, theirs = program
+    routing, bias = mixture.routing, mixture.choice_bias
+    ours = scores[where]
+    ranked = routed_by(ours, routing, bias), routed_by(theirs, routing, bias)
+    chosen = route(ours, routing, bias)[1], route(theirs, routing, bias)[1]
+    return compare_routing(path, where, ranked, chosen)
 
 
 def _returning(rows: tuple[Tensor, Tensor]) -> Callable[[nn.Module, Any, Tensor], Tensor]:

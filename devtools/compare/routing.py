@@ -9,9 +9,6 @@ from typing import Any
 
 from torch import Tensor
 
-from exporter.models.experts import Experts
-from exporter.models.experts_operator import route, routed_by
-
 
 @dataclass(frozen=True)
 class Flip:
@@ -53,22 +50,19 @@ class LayerRouting:
 
 
 def compare_routing(
-    mixture: Experts, path: str, scores: Tensor, program: tuple[Tensor, Tensor]
+    path: str, where: Tensor, scores: tuple[Tensor, Tensor], chosen: tuple[Tensor, Tensor]
 ) -> LayerRouting:
     """Finds the tokens whose experts differ.
 
     Args:
-        scores: float32 (tokens, num_experts), of the quantized model's router.
-        program: positions int64 (rows,), and the program's scores there (rows, num_experts).
+        where: int64 (rows,), positions.
+        scores: by which experts are chosen there, float32 (rows, num_experts): of the quantized
+            model, and of the program.
+        chosen: the experts, int64 (rows, num_experts_per_tok), likewise.
     """
-    where, theirs = program
-    bias = mixture.choice_bias
-    ours, theirs = (routed_by(each, mixture.routing, bias) for each in (scores[where], theirs))
-    chosen = [
-        route(each, mixture.routing, bias)[1].tolist() for each in (scores[where], program[1])
-    ]
+    ours, theirs = scores
     flips = []
-    for row, (mine, other) in enumerate(zip(*chosen, strict=True)):
+    for row, (mine, other) in enumerate(zip(*(each.tolist() for each in chosen), strict=True)):
         left, taken = sorted({*mine} - {*other}), sorted({*other} - {*mine})
         if left:
             margin = ours[row, left].min() - ours[row, taken].max()

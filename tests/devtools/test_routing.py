@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from devtools.compare.routing import compare_routing
+from devtools.commands.compare_models import routing_of
 from exporter.models.experts import Experts
 from exporter.models.spec import ExpertsSpec, MlpSpec
 
@@ -13,7 +13,7 @@ SPEC = ExpertsSpec(MlpSpec(8), num_experts=4, num_experts_per_tok=2)
 def test_a_token_that_goes_elsewhere_is_named() -> None:
     ours = torch.tensor([[3.0, 1.0, 2.0, 0.0], [0.5, 0.49, 2.0, -1.0], [4.0, 3.0, 2.0, 1.0]])
     theirs = torch.tensor([[0.48, 0.5, 2.0, -1.0], [4.0, 3.0, 2.5, 1.0]])
-    found = compare_routing(Experts(SPEC, 8), "mlp", ours, (torch.tensor([1, 2]), theirs))
+    found = routing_of(Experts(SPEC, 8), "mlp", ours, (torch.tensor([1, 2]), theirs))
     assert (found.module_path, found.tokens) == ("mlp", 2)
     (flip,) = found.flips  # the last token's scores change, but not their order
     assert (flip.position, flip.left, flip.taken) == (1, (0,), (1,))
@@ -27,7 +27,7 @@ def test_sigmoids_are_compared_with_the_bias_that_chooses() -> None:
     assert mixture.choice_bias is not None
     mixture.choice_bias.data = torch.tensor([0.0, 0.2, 0.0])
     ours, theirs = torch.tensor([[0.0, -0.8, -5.0]]), torch.tensor([[0.0, -0.9, -5.0]])
-    (flip,) = compare_routing(mixture, "mlp", ours, (torch.tensor([0]), theirs)).flips
+    (flip,) = routing_of(mixture, "mlp", ours, (torch.tensor([0]), theirs)).flips
     assert (flip.left, flip.taken) == ((1,), (0,))
     expected = torch.tensor(-0.8).sigmoid() + 0.2 - 0.5
     assert flip.margin == pytest.approx(expected.item(), abs=1e-6)
