@@ -214,10 +214,8 @@ THIMBLE_API int thimble_chat_say(thimble_runner* runner, const char* message, si
 
 /// A runner may have several conversations. One is current, number 0 after the load and in a fork:
 /// functions without a number are about it; it is saved, restored and forked.
-///
 /// Begins another, as thimble_chat_start() does; it becomes current. It has the messages that the
-/// runner was last restored or forked with, else none. Returns its number, above 0; -1 on failure,
-/// and then nothing changes.
+/// runner was last restored or forked with. Returns its number, above 0; -1 on failure.
 THIMBLE_API int64_t thimble_chat_begin(thimble_runner* runner, const char* system,
                                        size_t system_size, char* error, size_t error_size);
 
@@ -326,7 +324,6 @@ THIMBLE_API int thimble_start_recording(thimble_runner* runner, int64_t max_call
 
 /// Ends the recording and writes it to a file, completely or not at all, with the model's path, the
 /// processor's name, the date, and the first 1024 bytes of the last prompt. Returns 0 on success.
-/// It fails if nothing was recorded or the file cannot be written.
 THIMBLE_API int thimble_stop_recording(thimble_runner* runner, const char* path,
                                        thimble_recording* recording, char* error,
                                        size_t error_size);
