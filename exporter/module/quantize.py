@@ -24,7 +24,7 @@ from quant.progress import Progress
 
 _HELD_OUT = 4  # every so many calibration inputs, one measures quality only
 _MOST_NAMED = 8
-_MOST_LEFT = 4  # of so many linears one may stay in float
+_MOST_LEFT = 4  # of so many layers one may stay in float
 _aten = torch.ops.aten
 
 
@@ -50,7 +50,7 @@ def quantize_made(
 ) -> Quantized:
     """Quantizes linears, and with int8 convolutions.
 
-    Where answers change, the linears that change them most stay in float, at most a quarter.
+    Where answers change, the layers that change them most stay in float, at most a quarter.
 
     Args:
         program: the module in float.
@@ -74,7 +74,7 @@ def quantize_made(
     unsafe = _may_read_nan(program, linears)
     left: list[str] = list(unsafe)
     ranked: list[tuple[str, float]] = []
-    most = len(linears) // _MOST_LEFT
+    most = len(layers) // _MOST_LEFT
     while True:
         integers, run = _integers(made, quant, group_size, left, fitted, program)
         quality = measure(floats, [_run(run, run, inputs) for inputs in held])
@@ -84,7 +84,7 @@ def quantize_made(
             others = [name for name in layers if name not in left]
             ranked = layer_effects(made, others, quant, group_size, fitted, held)
         count = 2 * (len(left) - len(unsafe)) or 1
-        worst = [name for name, _ in ranked if name in linears][:count]
+        worst = [name for name, _ in ranked][:count]
         if count > most or len(worst) < count:
             break
         left = [*unsafe, *worst]
