@@ -26,7 +26,10 @@ LIMITS = Limits(
     rotates=True,
 )
 
+FLOAT_CONVOLUTIONS = True  # those of PT2E stay in float
+
 __all__ = [
+    "FLOAT_CONVOLUTIONS",
     "LIMITS",
     "file_layout",
     "load",

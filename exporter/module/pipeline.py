@@ -8,7 +8,12 @@ from typing import Any
 from torch.export import ExportedProgram
 
 from delegates import DelegationReport, get_delegates
-from delegates.module import check_takes_modules, load_module, lower_module
+from delegates.module import (
+    check_takes_modules,
+    load_module,
+    lower_module,
+    takes_integer_convolutions,
+)
 from exporter.file.pte import REPORT, encode_report, replace_blob
 from exporter.file.replacing import check_outputs, replacing
 from exporter.file.report import NOT_RUN, Report
@@ -61,7 +66,10 @@ def export_module(options: ModuleOptions, listener: Listener = SILENT) -> Module
         quantized = None
         if options.quant != "none":
             listener.stage("quantize")
-            quantized = quantize_made(made, program, options.quant, options.group_size, listener)
+            whole = takes_integer_convolutions(delegates)
+            quantized = quantize_made(
+                made, program, options.quant, options.group_size, listener, whole
+            )
             program, run = quantized.program, quantized.run
             report["quantization"] = quantized.report
         expected = [references(run, run, sample) for sample in tried]

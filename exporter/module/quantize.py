@@ -46,7 +46,12 @@ class Quantized:
 
 
 def quantize_made(
-    made: Made, program: ExportedProgram, quant: str, group_size: int, listener: Listener
+    made: Made,
+    program: ExportedProgram,
+    quant: str,
+    group_size: int,
+    listener: Listener,
+    with_convolutions: bool = True,
 ) -> Quantized:
     """Quantizes linears, and with int8 convolutions.
 
@@ -55,28 +60,31 @@ def quantize_made(
     Args:
         program: the module in float.
         quant: "int8" or "int4".
+        with_convolutions: whether a delegate computes them in int8.
 
     Raises:
         ExportError: there is nothing to quantize.
         QuantError: a weight is not finite.
     """
     linears = list(linears_of(made.module))
-    convolutions = list(convolutions_of(made.module)) if quant == "int8" else []
+    with_convolutions = with_convolutions and quant == "int8"
+    convolutions = list(convolutions_of(made.module)) if with_convolutions else []
     layers = [*linears, *convolutions]
     if not layers:
         raise ExportError(
             f"--quant {quant} has nothing to quantize: no part of the module is a torch.nn.Linear"
-            f"{' or a convolution' if quant == 'int8' else ''} in float32; use --quant none."
+            f"{' or a convolution' if with_convolutions else ''} in float32; use --quant none."
         )
     given = list(made.calibration) or [made.inputs]
     fitted, held = _divided(given)
     floats = [_run(made.module, made.module, inputs) for inputs in held]
     unsafe = _may_read_nan(program, linears)
     left: list[str] = list(unsafe)
+    kept_float = [] if with_convolutions else list(convolutions_of(made.module))
     ranked: list[tuple[str, float]] = []
     most = len(layers) // _MOST_LEFT
     while True:
-        integers, run = _integers(made, quant, group_size, left, fitted, program)
+        integers, run = _integers(made, quant, group_size, [*left, *kept_float], fitted, program)
         quality = measure(floats, [_run(run, run, inputs) for inputs in held])
         if quality.is_good:
             break

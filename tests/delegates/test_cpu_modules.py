@@ -37,3 +37,13 @@ def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> Non
             for expected, numbers in zip(want, got, strict=True):
                 assert numbers.shape == tuple(expected.shape)
                 np.testing.assert_allclose(numbers, expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_int8_linears_of_a_module_are_in_the_call(tmp_path: Path, cpp_build: Path) -> None:
+    path = tmp_path / "module.pte"
+    options = ModuleOptions(SourceName(SOURCE, "make_seeing"), path, "int8", delegate="cpu")
+    result = export_module(options)
+    assert (result.delegation.calls, result.delegation.left) == (1, {}), result.delegation.lines
+    assert result.delegation.delegated["thimble::linear"] == 13
+    assert result.agreement is not None and result.agreement.error < 1e-2
+    assert result.quantized is not None and result.quantized.quality.worst_cosine > 0.99
