@@ -52,6 +52,11 @@ def check_takes_modules(delegates: Mapping[str, Delegate]) -> None:
         delegate.LIMITS.check_installed()
 
 
+def takes_integer_convolutions(delegates: Mapping[str, Delegate]) -> bool:
+    """Whether one of the delegates computes convolutions that PT2E has written in int8."""
+    return any(not hasattr(delegate, "FLOAT_CONVOLUTIONS") for delegate in delegates.values())
+
+
 def lower_module(
     delegates: Mapping[str, Delegate],
     programs: Mapping[str, ExportedProgram],

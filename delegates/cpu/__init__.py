@@ -6,7 +6,10 @@ from delegates.limits_of.cpu import LIMITS
 from delegates.op_list.lower import file_layout
 from delegates.op_list.unfused import why_unfused
 
+FLOAT_CONVOLUTIONS = True  # those of PT2E stay in float
+
 __all__ = [
+    "FLOAT_CONVOLUTIONS",
     "LIMITS",
     "file_layout",
     "load",

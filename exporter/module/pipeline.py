@@ -6,7 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from delegates import get_delegates
-from delegates.module import check_takes_modules, load_module, lower_module
+from delegates.module import (
+    check_takes_modules,
+    load_module,
+    lower_module,
+    takes_integer_convolutions,
+)
 from exporter.file.pte import REPORT, REPORT_BYTES, encode_report, replace_blob
 from exporter.file.replacing import check_outputs, replacing
 from exporter.file.report import NOT_RUN, Report
@@ -56,7 +61,8 @@ def export_module(options: ModuleOptions, listener: Listener = SILENT) -> Module
         tried = {name: samples_of(method) for name, method in methods.items()}
         if options.quant != "none":
             listener.stage("quantize")
-            methods = _quantized(methods, options, listener)
+            whole = takes_integer_convolutions(delegates)
+            methods = _quantized(methods, options, whole, listener)
         expected = {}
         for name, method in methods.items():
             with naming(name, methods):
@@ -98,17 +104,21 @@ def _captured(made: Mapping[str, Made]) -> dict[str, Method]:
 
 
 def _quantized(
-    methods: Mapping[str, Method], options: ModuleOptions, listener: Listener
+    methods: Mapping[str, Method], options: ModuleOptions, whole: bool, listener: Listener
 ) -> dict[str, Method]:
-    """Those that have layers to quantize, with integers; one at least has."""
+    """Those that have layers to quantize, with integers; one at least has.
+
+    Args:
+        whole: whether a delegate computes convolutions in int8.
+    """
     quant, group_size = options.quant, options.group_size
-    check_layers([method.made.module for method in methods.values()], quant)
+    check_layers([method.made.module for method in methods.values()], quant, whole)
     changed = dict(methods)
     known: KnownWeights = {}
     for name, method in methods.items():
         with naming(name, methods):
             quantized = quantize_made(
-                method.made, method.program, quant, group_size, listener, known
+                method.made, method.program, quant, group_size, listener, known, whole
             )
         if quantized is not None:
             changed[name] = with_integers(method, quantized)

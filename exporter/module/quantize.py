@@ -24,7 +24,7 @@ from quant.progress import Progress
 
 _HELD_OUT = 4  # every so many calibration inputs, one measures quality only
 _MOST_NAMED = 8
-_MOST_LEFT = 4  # of so many linears one may stay in float
+_MOST_LEFT = 4  # of so many layers one may stay in float
 _aten = torch.ops.aten
 
 
@@ -45,21 +45,27 @@ class Quantized:
     note: str
 
 
-def check_layers(modules: Iterable[nn.Module], quant: str) -> None:
+def check_layers(modules: Iterable[nn.Module], quant: str, with_convolutions: bool = True) -> None:
     """
+    Args:
+        with_convolutions: whether a delegate computes them in int8.
+
     Raises:
         ExportError: there is nothing to quantize.
     """
-    if not any(any(_layers_of(module, quant)) for module in modules):
+    if not any(any(_layers_of(module, quant, with_convolutions)) for module in modules):
+        both = with_convolutions and quant == "int8"
         raise ExportError(
             f"--quant {quant} has nothing to quantize: no part of the module is a torch.nn.Linear"
-            f"{' or a convolution' if quant == 'int8' else ''} in float32; use --quant none."
+            f"{' or a convolution' if both else ''} in float32; use --quant none."
         )
 
 
-def _layers_of(module: nn.Module, quant: str) -> tuple[list[str], list[str]]:
+def _layers_of(
+    module: nn.Module, quant: str, with_convolutions: bool
+) -> tuple[list[str], list[str]]:
     """Returns the linears and the convolutions to quantize."""
-    convolutions = convolutions_of(module) if quant == "int8" else {}
+    convolutions = convolutions_of(module) if with_convolutions and quant == "int8" else {}
     return list(linears_of(module)), list(convolutions)
 
 
@@ -70,20 +76,22 @@ def quantize_made(
     group_size: int,
     listener: Listener,
     known: KnownWeights,
+    with_convolutions: bool = True,
 ) -> Quantized | None:
     """Quantizes linears, and with int8 convolutions; None if there are none.
 
-    Where answers change, the linears that change them most stay in float, at most a quarter.
+    Where answers change, the layers that change them most stay in float, at most a quarter.
 
     Args:
         program: the module in float.
         quant: "int8" or "int4".
         known: the integers of weights that other methods share; new ones are added.
+        with_convolutions: whether a delegate computes them in int8.
 
     Raises:
         QuantError: a weight is not finite.
     """
-    linears, convolutions = _layers_of(made.module, quant)
+    linears, convolutions = _layers_of(made.module, quant, with_convolutions)
     layers = [*linears, *convolutions]
     if not layers:
         return None
@@ -92,10 +100,13 @@ def quantize_made(
     floats = [_run(made.module, made.module, inputs) for inputs in held]
     unsafe = _may_read_nan(program, linears)
     left: list[str] = list(unsafe)
+    kept_float = [] if convolutions else list(convolutions_of(made.module))
     ranked: list[tuple[str, float]] = []
-    most = len(linears) // _MOST_LEFT
+    most = len(layers) // _MOST_LEFT
     while True:
-        integers, run = _integers(made, quant, group_size, left, fitted, program, known)
+        integers, run = _integers(
+            made, quant, group_size, [*left, *kept_float], fitted, program, known
+        )
         quality = measure(floats, [_run(run, run, inputs) for inputs in held])
         if quality.is_good:
             break
@@ -103,7 +114,7 @@ def quantize_made(
             others = [name for name in layers if name not in left]
             ranked = layer_effects(made, others, quant, group_size, fitted, held)
         count = 2 * (len(left) - len(unsafe)) or 1
-        worst = [name for name, _ in ranked if name in linears][:count]
+        worst = [name for name, _ in ranked][:count]
         if count > most or len(worst) < count:
             break
         left = [*unsafe, *worst]

@@ -21,9 +21,9 @@ SOURCE = Path(nets.__file__)
 def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:
     path = tmp_path / "module.pte"
     options = ModuleOptions(SourceName(SOURCE, f"make_{name}"), path, delegate="cpu")
-    result = export_module(options)
-    assert (result.delegation.calls, result.delegation.left) == (1, {}), result.delegation.lines
-    assert result.agreement is not None and result.agreement.error < 1e-5
+    made = export_module(options).methods["forward"]
+    assert (made.delegation.calls, made.delegation.left) == (1, {}), made.delegation.lines
+    assert made.agreement is not None and made.agreement.error < 1e-5
     made: Any = getattr(nets, f"make_{name}")()
     (example,) = made[1]
     module = made[0].eval()
@@ -37,3 +37,13 @@ def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> Non
             for expected, numbers in zip(want, got, strict=True):
                 assert numbers.shape == tuple(expected.shape)
                 np.testing.assert_allclose(numbers, expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_int8_linears_of_a_module_are_in_the_call(tmp_path: Path, cpp_build: Path) -> None:
+    path = tmp_path / "module.pte"
+    options = ModuleOptions(SourceName(SOURCE, "make_seeing"), path, "int8", delegate="cpu")
+    made = export_module(options).methods["forward"]
+    assert (made.delegation.calls, made.delegation.left) == (1, {}), made.delegation.lines
+    assert made.delegation.delegated["thimble::linear"] == 13
+    assert made.agreement is not None and made.agreement.error < 1e-2
+    assert made.quantized is not None and made.quantized.quality.worst_cosine > 0.99
