@@ -312,8 +312,7 @@ class Runner(RunnerHandle):
     def truncate(self, length: int) -> None:
         """Removes every token of the cache from `length` on.
 
-        Where the cache's sliding windows do not reach so far back, the tokens before `length` are
-        computed again.
+        Tokens before it are computed again where sliding windows do not reach so far back.
 
         Raises:
             RunnerError: the cache has fewer, or the runner is closed or busy.
