@@ -172,7 +172,7 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
     states = [item.number(1) * item.number(2) * _FLOAT_BYTES for item in root.tables(10)]
     one_row: set[int] = set()
     operators = [_operator(item, caches, states, one_row) for item in root.tables(6)]
-    heights = root.numbers(11) or (1,) * len(root.numbers(1))
+    heights = root.numbers(12) or (1,) * len(root.numbers(1))
     return OpList(
         slots=tuple(
             width * height * _FLOAT_BYTES

@@ -9,37 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.answer_pieces import pieces_of
+from support.asked import PARAMETERS, TOOLS, USER, ask, read, template_of, text_of
 from support.call_templates import HERMES, SPECIAL_TOKENS, TEMPLATES, WITHOUT_CALLS
 from support.constraints import accepts
 
 from runtime.binding.answer_stream import Special
-from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
-from runtime.chat_format.conversation import Prompt, prepare
+from runtime.chat_format.calls import Reasoning, Text, ToolCall
+from runtime.chat_format.conversation import prepare
 from runtime.chat_format.formats import find_format
 from runtime.chat_format.messages import prepare_messages
-from runtime.chat_format.reader import Reader
 from runtime.chat_format.template import ChatTemplate
 from runtime.errors import RunnerError
 
-USER = [{"role": "user", "content": "What is the weather in Rome?"}]
-PARAMETERS = {
-    "type": "object",
-    "properties": {
-        "city": {"type": "string"},
-        "days": {"type": "integer"},
-        "fast": {"type": "boolean"},
-        "unit": {"enum": ["C", "F"]},
-        "tags": {"type": "array", "items": {"type": "number"}},
-    },
-    "required": ["city"],
-}
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": "get_weather", "strict": True, "parameters": PARAMETERS},
-    },
-    {"type": "function", "function": {"name": "now"}},
-]
 THINKING = HERMES + "{{ '<think>\\n' if add_generation_prompt }}{# </think> #}"
 # Strings that no format writes in its own marks.
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="<[\n\r|\x85\u2028\u2029"))
@@ -52,10 +33,6 @@ ARGUMENTS = st.fixed_dictionaries(
         "tags": st.lists(st.integers(0, 99), max_size=3),
     },
 )
-
-
-def template_of(source: str, special: tuple[str, ...] = SPECIAL_TOKENS) -> ChatTemplate:
-    return ChatTemplate(source, "", "</s>", special)
 
 
 def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -74,21 +51,6 @@ def answer_with(template: ChatTemplate, calls: list[dict[str, Any]]) -> str:
     asked = "".join(text for text, _ in template.render(prepared[:1], TOOLS))
     assert told.startswith(asked)
     return told[len(asked) :].removesuffix("<|im_end|>\n").removesuffix("<|call|>")
-
-
-def read(reader: Reader, text: str, size: int = 1 << 30) -> list[Event]:
-    """The events of an answer that has these special tokens, in pieces of so many characters."""
-    pieces = pieces_of(text, SPECIAL_TOKENS, size)
-    events = [event for piece in pieces for event in reader.push(piece)]
-    return events + reader.finish()
-
-
-def text_of(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Text))
-
-
-def ask(template: ChatTemplate, **options: Any) -> Prompt:
-    return prepare(template, USER, tools=options.pop("tools", TOOLS), **options)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -283,79 +245,6 @@ def test_a_schema_holds_behind_the_reasoning(cpp_build: Path) -> None:
     prompt = prepare(template_of(THINKING), USER, json_schema={"type": "boolean"})
     texts = ["Hm {</think>\n\ntrue", "Hm</think>maybe", "true"]
     assert accepts(cpp_build, "grammar", prompt.grammar, texts) == [True, False, False]
-
-
-NOW = '{"name": "now", "arguments": {}}'
-BEHIND = {
-    "hermes": f"<tool_call>\n{NOW}\n</tool_call>",
-    "qwen-xml": "<tool_call>\n<function=now>\n</function>\n</tool_call>",
-    "lfm2": "<|tool_call_start|>[now()]<|tool_call_end|>",
-    "gemma-4": "<|tool_call>call:now{}<tool_call|>",
-    "phi-4": f"<|tool_call|>[{NOW}]<|/tool_call|>",
-}
-
-
-@pytest.mark.parametrize("name", BEHIND)
-def test_what_comes_behind_a_call(cpp_build: Path, name: str) -> None:
-    """A line break does not commit the model to another call, and it may say what it does."""
-    template, one = template_of(TEMPLATES[name]), BEHIND[name]
-    texts = [one, one + "\n", one + "\nTwo.", one + "Two.", one + "\n" + one]
-    plain = template_of(TEMPLATES[name], ())
-    assert accepts(cpp_build, "grammar", ask(plain).grammar, texts) == [True] * 5
-    for size in (1, 1000):
-        events = read(ask(template).reader, one + "\nTwo.", size)
-        assert events[0] == ToolCall("now", "{}") and text_of(events) == "Two."
-        assert read(ask(template).reader, one + "\n", size) == [ToolCall("now", "{}")]
-    once = ask(plain, parallel_tool_calls=False, tool_choice="required")
-    taken = accepts(cpp_build, "grammar", once.grammar, [*texts[:3], texts[4]])
-    assert taken == [True, True, False, False]
-
-
-def test_an_answer_of_json_where_calls_are_json_too(cpp_build: Path) -> None:
-    template = template_of(TEMPLATES["llama-3"])
-    call_of_now = '{"name": "now", "parameters": {}}'
-    texts = [
-        '{"answer": 42}',
-        "{",
-        ' { "name" : "Bob" }',
-        '{"name": "nowhere"}',
-        "A {",
-        call_of_now,
-    ]
-    prompt = ask(template)
-    assert accepts(cpp_build, "grammar", prompt.grammar, texts) == [True] * 6
-    broken = ['{"name": "now", "parameters": 1}', '{ "name": "now", "parameters": 1}']
-    assert accepts(cpp_build, "grammar", prompt.grammar, broken) == [False, False]
-    for text in (t for t in texts[:-1] if t != "{"):  # which may be the beginning of a call
-        for size in (1, 1000):
-            assert text_of(read(ask(template).reader, text, size)).strip() == text.strip()
-    none = ask(template, tool_choice="none")
-    assert accepts(cpp_build, "grammar", none.grammar, texts) == [*[True] * 5, False]
-
-
-def test_what_harmony_tells_before_a_call(cpp_build: Path) -> None:
-    template, channel = template_of(TEMPLATES["harmony"]), "<|channel|>{}<|message|>{}"
-    next_message = "<|end|><|start|>assistant"
-    parts = [("analysis", "T"), ("analysis", "U"), ("commentary", "Plan.")]
-    before = "".join(channel.format(*part) + next_message for part in parts)
-    called = before + channel.format("commentary to=functions.now <|constrain|>json", "{}")
-    texts = [called, before + channel.format("final", "Done.")]
-    plain = template_of(TEMPLATES["harmony"], ())
-    assert accepts(cpp_build, "grammar", ask(plain).grammar, texts) == [True, True]
-    events = read(ask(template).reader, called + "<|call|>")
-    assert text_of(events) == "Plan." and events[-1] == ToolCall("now", "{}")
-
-
-@pytest.mark.parametrize("tools", [TOOLS, []])
-def test_the_indent_of_an_answer_is_kept(tools: Any) -> None:
-    template = template_of(HERMES + "{# </think> #}")
-    for text, expected in [
-        ("    return x\n", "    return x\n"),
-        ("<think>\nHm\n</think>\n\n    return x", "    return x"),
-        ("\n\n  x", "\n\n  x"),
-    ]:
-        for size in (1, 1000):
-            assert text_of(read(ask(template, tools=tools).reader, text, size)) == expected
 
 
 def test_what_is_no_call_is_text() -> None:
