@@ -1,5 +1,6 @@
 """Which lengths a model's program may have."""
 
+from delegates.features import Feature
 from delegates.limits import Limits
 from exporter.errors import ExportError
 from exporter.models.rotary_spec import DynamicScaling, LongRopeScaling
@@ -22,7 +23,7 @@ def default_context(spec: DecoderSpec, limits: Limits, item_bytes: int) -> int:
     """
     longest = min(limits.default_context, spec.context_limit)
     least = min(longest, _ALWAYS)
-    if _changes_with_length(spec):
+    if _changes_with_length(spec, limits):
         return least
 
     def size(context: int) -> int:
@@ -39,7 +40,7 @@ def context_note(spec: DecoderSpec, limits: Limits, context: int) -> str | None:
     if context == spec.context_limit:
         return None
     full = min(limits.default_context, spec.context_limit)
-    cut = context < full and not _changes_with_length(spec)
+    cut = context < full and not _changes_with_length(spec, limits)
     caches = f", because the caches of more take over {CACHES_SIZE // 10**6} MB" if cut else ""
     return (
         f"The file's context is {context} of the model's {spec.context_limit} tokens{caches}; "
@@ -47,10 +48,11 @@ def context_note(spec: DecoderSpec, limits: Limits, context: int) -> str | None:
     )
 
 
-def _changes_with_length(spec: DecoderSpec) -> bool:
+def _changes_with_length(spec: DecoderSpec, limits: Limits) -> bool:
     """Whether the rotary table for a longer context is another one for short texts too."""
-    scalings = [table.scaling for table in spec.rotary_tables]
-    return any(isinstance(scaling, LongRopeScaling | DynamicScaling) for scaling in scalings)
+    both = Feature.ROTARY_BY_LENGTH in limits.supports
+    changing = DynamicScaling if both else LongRopeScaling | DynamicScaling
+    return any(isinstance(table.scaling, changing) for table in spec.rotary_tables)
 
 
 def check_lengths(config: DecoderSpec, max_context_len: int, max_seq_len: int) -> None:

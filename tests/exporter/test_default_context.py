@@ -20,7 +20,8 @@ from exporter.plan.lengths import CACHES_SIZE, context_note, default_context
         ("llama2-7b", "cpu", 2, 2048),  # no fewer
         ("gemma3-4b", "cpu", 4, 4608),  # most of its layers see a window
         ("qwen3.5-0.8b", "cpu", 4, 8192),  # most keep a state
-        ("phi4-mini", "cpu", 1, 2048),  # longrope
+        ("phi4-mini", "cpu", 1, 7424),  # longrope: both its tables are in the file
+        ("phi4-mini", "coreml", 1, 2048),  # the longer one alone
         ("llama3.2-1b", "xnnpack", 4, 2048),
         ("llama2-7b", "xnnpack", 4, 2048),
         ("llama3.2-1b", "cpu,xnnpack", 1, 2048),
