@@ -69,7 +69,7 @@ def ask(page: Page, text: str, tokens: int = 40) -> str:
     page.run(f"document.querySelector('#tokens').value = {tokens}")
     write(page, text)
     page.wait(f"{ANSWERED} || {REFUSED}")
-    return page.run("[...document.querySelectorAll('.answer')].at(-1).textContent")
+    return page.run("[...document.querySelectorAll('.answer')].at(-1).dataset.said")
 
 
 def fits(page: Page) -> bool:

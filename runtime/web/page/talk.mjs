@@ -1,5 +1,7 @@
 // A conversation with a model, or the continuation of prompts if it has no template.
 
+import { render } from "./markdown.mjs";
+
 const NEAR_END = 60; // pixels above the end at which the log still follows the text
 
 export class Talk {
@@ -57,15 +59,21 @@ export class Talk {
     box.value = "";
     this.#find("speed").textContent = "";
     this.#answering(true);
-    const answer = this.#show(text);
+    const [mine, answer] = this.#show(text);
+    let said = "";
     try {
       for await (const piece of this.#pieces(model, text)) {
-        this.#following(() => answer.append(piece));
+        said += piece;
+        this.#following(() => this.#fill(answer, said, piece));
       }
+      if (said === "") answer.append("The model answered without text.");
       this.#following(() => this.#tell(model.stats));
     } catch (error) {
       if (model !== this.#model) return; // it was freed
-      if (answer.textContent === "") box.value = text;
+      if (said === "") {
+        box.value = text;
+        for (const element of [mine, answer]) element.remove();
+      }
       this.#onError(error);
     } finally {
       answer.classList.remove("answering");
@@ -80,11 +88,18 @@ export class Talk {
     return model.chat(text, { ...options, system: this.#find("system").value });
   }
 
-  /** Adds a message to the log; returns the element for the answer. */
+  /** Shows what is there of an answer: of a chat as Markdown, else as it is. */
+  #fill(answer, said, piece) {
+    answer.dataset.said = said;
+    if (answer.tagName === "DIV") answer.replaceChildren(render(said));
+    else answer.append(piece);
+  }
+
+  /** Adds a message to the log; returns its element, and the one for the answer. */
   #show(text) {
     const chats = this.#model.info.hasTemplate;
-    const [mine, answer] = ["mine", "answer"].map((name) => {
-      const element = document.createElement(chats ? "p" : "span");
+    const [mine, answer] = Object.entries({ mine: "p", answer: "div" }).map(([name, tag]) => {
+      const element = document.createElement(chats ? tag : "span");
       element.className = name;
       return element;
     });
@@ -94,7 +109,7 @@ export class Talk {
     const into = chats ? log : log.appendChild(document.createElement("p"));
     into.append(mine, answer);
     log.scrollTop = log.scrollHeight;
-    return answer;
+    return [mine, answer];
   }
 
   #tell(stats) {
