@@ -34,7 +34,8 @@ def add_tokens(spec: TokenizerSpec, special: SpecialTokens, pieces: list[str]) -
 
 
 def drop_beyond(spec: TokenizerSpec, vocab_size: int) -> list[str]:
-    """Drops the added tokens that a model with so many rows has none for; returns their texts.
+    """Drops the added tokens that a model with so many rows has none for, also where they begin or
+    end a text; returns their texts.
 
     Nothing is dropped if the vocabulary itself has too many tokens.
     """
@@ -52,6 +53,8 @@ def drop_beyond(spec: TokenizerSpec, vocab_size: int) -> list[str]:
     decoder.first = {number: text for number, text in decoder.first.items() if number not in gone}
     decoder.last = {number: text for number, text in decoder.last.items() if number not in gone}
     _move_virtual(spec, size, vocab_size)
+    spec.eos_ids = [number for number in spec.eos_ids if number not in gone]
+    spec.bos_id = None if spec.bos_id in gone else spec.bos_id
     return [token.content for token in beyond]
 
 

@@ -23,7 +23,7 @@ def sentencepiece_document(path: Path, special: SpecialTokens) -> tuple[Json, li
     Raises:
         TokenizerError: the class does not read such a model.
     """
-    if not (special.names_class or special.kind):
+    if not special.names_class and (not special.kind or special.kind not in OF_SENTENCEPIECE):
         return None
     model = parsed(path)
     trainer, normalizer = model.trainer_spec, model.normalizer_spec

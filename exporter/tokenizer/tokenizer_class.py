@@ -99,11 +99,12 @@ def class_of(config: dict[str, Any], directory: Path, model: dict[str, Any]) -> 
         model: those of `config.json`.
     """
     kind, named = model.get("model_type"), config.get("tokenizer_class")
+    kind = kind if isinstance(kind, str) else ""
     named = named if isinstance(named, str) else model.get("tokenizer_class")
     named = named.removesuffix("Fast") if isinstance(named, str) else ""
     if kind in _AS_IT_IS:
         return ""
-    own = _OF_MODELS.get(kind, "") if isinstance(kind, str) else ""
+    own = _OF_MODELS.get(kind, "")
     if own and (kind in _CERTAIN or not named):
         return own
     if named == LLAMA and _is_byte_level(directory / "tokenizer.json"):
@@ -113,13 +114,15 @@ def class_of(config: dict[str, Any], directory: Path, model: dict[str, Any]) -> 
 
 def is_certain(model: dict[str, Any]) -> bool:
     """Whether the model type has a class of its own, whatever class the files name."""
-    return model.get("model_type") in _CERTAIN
+    kind = model.get("model_type")
+    return isinstance(kind, str) and kind in _CERTAIN
 
 
 def is_old_mistral(model: dict[str, Any]) -> bool:
     """Whether `config.json` is of a model of Mistral that no version from 5 on has saved."""
     version = str(model.get("transformers_version") or "0")
-    known = model.get("model_type") in {*_OF_MISTRAL, None}
+    kind = model.get("model_type")
+    known = kind is None or (isinstance(kind, str) and kind in _OF_MISTRAL)
     return bool(model) and known and _major(version) < 5
 
 

@@ -90,5 +90,6 @@ def _taken(value: Any, place: str) -> Iterator[str]:
 
 
 def _plain(name: str) -> str:
-    """A name that a header and a log can have."""
-    return name[:_LONGEST].encode("ascii", "backslashreplace").decode().replace(",", " ")
+    """A name that a header and a log can have: clients choose it."""
+    shown = (c if c.isascii() and c.isprintable() and c != "," else "?" for c in name[:_LONGEST])
+    return "".join(shown)

@@ -258,6 +258,7 @@ def test_limits_of_several(cpp_build: Path) -> None:
         streams_weights=False,
         int8_groups=False,
         rotates=False,
+        default_context=xnnpack.default_context,
     )
     assert last.supports == cpu.supports - apart
     form = ("sizes", "kept_positions", "cached_bytes")

@@ -66,6 +66,7 @@ CASES = {
     ],
     "delegate_encoder_test": [
         "several_texts_are_each_alone",
+        "an_activation_in_a_linear_is_one_behind_it",
         "attention_as_it_is_defined",
         "pooling_as_it_is_defined",
         "what_is_no_text",

@@ -222,7 +222,7 @@ def test_an_explanation_of_the_decoder(explained: Explained) -> None:
     text, _ = explained("cpu")
     fits = model_line("torch._check(start_pos + seq_len <=")
     select = model_line("return self.head(x[:, -1])")
-    rope = model_line("q, k = apply_rope(")
+    rope = model_line("q, k = self._rotate(")
     for line in (
         "  tokens.size(1): 1 to 512",
         f"  input_pos.item(): 0 to 511 (read at {model_line('start_pos = cast(int')})",
