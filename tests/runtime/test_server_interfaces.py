@@ -53,7 +53,7 @@ def client(server: Server) -> openai.OpenAI:
 
 
 @pytest.fixture(scope="module")
-def claude(server: Server) -> anthropic.Anthropic:
+def anthropic_client(server: Server) -> anthropic.Anthropic:
     return anthropic.Anthropic(base_url=server.address, api_key="none", max_retries=0)
 
 
@@ -158,37 +158,37 @@ def test_responses_refuse(server: Server, fields: dict[str, Any], reason: str) -
     assert answer.status_code == 400 and reason in answer.json()["error"]["message"]
 
 
-def test_a_message(claude: anthropic.Anthropic, expected: str) -> None:
-    answer = claude.messages.create(**MESSAGE, system="")
+def test_a_message(anthropic_client: anthropic.Anthropic, expected: str) -> None:
+    answer = anthropic_client.messages.create(**MESSAGE, system="")
     assert [block.to_dict() for block in answer.content][0]["type"] == "text"
-    plain = claude.messages.create(**MESSAGE)
+    plain = anthropic_client.messages.create(**MESSAGE)
     (block,) = plain.content
     assert block.type == "text" and block.text == expected
     assert plain.stop_reason == "max_tokens" and plain.usage.output_tokens == 24
-    with claude.messages.stream(**MESSAGE) as stream:
+    with anthropic_client.messages.stream(**MESSAGE) as stream:
         text = "".join(stream.text_stream)
         final = stream.get_final_message()
     assert text == expected and final.content[0].to_dict()["text"] == expected
     assert final.usage.output_tokens == 24 and final.stop_reason == "max_tokens"
     stop = expected[5:8]
-    stopped = claude.messages.create(**MESSAGE, stop_sequences=[stop, "zzz"])
+    stopped = anthropic_client.messages.create(**MESSAGE, stop_sequences=[stop, "zzz"])
     assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", stop)
-    counted = claude.messages.count_tokens(model="stories", messages=MESSAGE["messages"])
+    counted = anthropic_client.messages.count_tokens(model="stories", messages=MESSAGE["messages"])
     used = plain.usage.input_tokens + (plain.usage.cache_read_input_tokens or 0)
     assert counted.input_tokens == used
 
 
-def test_a_message_of_functions(claude: anthropic.Anthropic) -> None:
+def test_a_message_of_functions(anthropic_client: anthropic.Anthropic) -> None:
     tools: Any = [{"name": "f", "input_schema": SCHEMA}]
     asked: dict[str, Any] = {**MESSAGE, "tools": tools, "max_tokens": 400}
     asked["tool_choice"] = {"type": "any", "disable_parallel_tool_use": True}
-    with claude.messages.stream(**asked) as stream:
+    with anthropic_client.messages.stream(**asked) as stream:
         streamed = stream.get_final_message()
-    for answer in (streamed, claude.messages.create(**asked)):
+    for answer in (streamed, anthropic_client.messages.create(**asked)):
         (call,) = answer.content
         assert call.type == "tool_use" and call.name == "f" and answer.stop_reason == "tool_use"
         jsonschema.validate(call.input, SCHEMA)
-    told = claude.messages.create(
+    told = anthropic_client.messages.create(
         model="stories",
         max_tokens=4,
         tools=tools,
@@ -206,15 +206,19 @@ def test_a_message_of_functions(claude: anthropic.Anthropic) -> None:
     )
     assert told.usage.output_tokens == 4
     format: Any = {"format": {"type": "json_schema", "schema": SCHEMA}}
-    written = claude.messages.create(**{**MESSAGE, "max_tokens": 400}, output_config=format)
+    written = anthropic_client.messages.create(
+        **{**MESSAGE, "max_tokens": 400}, output_config=format
+    )
     jsonschema.validate(json.loads(written.content[0].to_dict()["text"]), SCHEMA)  # type: ignore[arg-type]
 
 
-def test_messages_refuse(server: Server, claude: anthropic.Anthropic) -> None:
+def test_messages_refuse(server: Server, anthropic_client: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError, match="there is no model 'other'"):
-        claude.messages.create(**{**MESSAGE, "model": "other"})
+        anthropic_client.messages.create(**{**MESSAGE, "model": "other"})
     with pytest.raises(anthropic.BadRequestError, match="is not continued") as refused:
-        claude.messages.create(**{**MESSAGE, "messages": [{"role": "assistant", "content": "x"}]})
+        anthropic_client.messages.create(
+            **{**MESSAGE, "messages": [{"role": "assistant", "content": "x"}]}
+        )
     assert refused.value.body["error"]["type"] == "invalid_request_error"  # type: ignore[index]
     picture = {"type": "image", "source": {"type": "url", "url": "x"}}
     body = {"model": "stories", "max_tokens": 1}
