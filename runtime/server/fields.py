@@ -91,5 +91,5 @@ def _taken(value: Any, place: str) -> Iterator[str]:
 
 def _plain(name: str) -> str:
     """A name that a header and a log can have: clients choose it."""
-    shown = (c if c.isascii() and c.isprintable() and c != "," else "?" for c in name[:_LONGEST])
-    return "".join(shown)
+    shown = (c if "!" <= c <= "~" and c != "," else "?" for c in name[:_LONGEST])
+    return "".join(shown) or "?"
