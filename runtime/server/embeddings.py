@@ -45,7 +45,7 @@ def make_embedding_app(embedder: Embedder, settings: ServerSettings) -> Starlett
 
     routes = [
         *server.gate.routes(),
-        *both_routes("/embeddings", server.embeddings),
+        *both_routes("/embeddings", server.gate.guarded(server.embeddings)),
     ]
     return application(routes, settings, server.metrics, lifespan)
 
@@ -59,18 +59,13 @@ class _Server:
         self.gate = Gate(settings, self.metrics, lambda: True)
 
     async def embeddings(self, request: Request) -> Response:
-        async def work() -> Response:
-            body = await self.gate.body(request, EmbeddingRequest)
-            self._running += 1
-            try:
-                vectors = await asyncio.to_thread(
-                    self._embedder.embed, body.texts, body.prompt_name
-                )
-            finally:
-                self._running -= 1
-            return JSONResponse(self._answer(vectors.rows, vectors.tokens, body.encoding_format))
-
-        return await self.gate.guarded(request, work)
+        body = await self.gate.body(request, EmbeddingRequest)
+        self._running += 1
+        try:
+            vectors = await asyncio.to_thread(self._embedder.embed, body.texts, body.prompt_name)
+        finally:
+            self._running -= 1
+        return JSONResponse(self._answer(vectors.rows, vectors.tokens, body.encoding_format))
 
     def _answer(
         self, rows: "NDArray[np.float32]", tokens: int, encoding: str | None

@@ -31,6 +31,7 @@ from runtime.server.settings import ServerSettings
 _LOG = logging.getLogger("uvicorn.error")
 
 
+Endpoint = Callable[[Request], Awaitable[Response]]
 _LONGEST_HEADER = 1000  # characters
 _Body = TypeVar("_Body", bound=Fields)
 
@@ -72,9 +73,7 @@ def _not_served(request: Request, error: HTTPException) -> Response:
     return response
 
 
-def both_routes(
-    path: str, endpoint: Callable[[Request], Awaitable[Response]], method: str = "POST"
-) -> list[Route]:
+def both_routes(path: str, endpoint: Endpoint, method: str = "POST") -> list[Route]:
     """Returns the routes of a path below /v1, which clients may leave out."""
     return [Route(prefix + path, endpoint, methods=[method]) for prefix in ("/v1", "")]
 
@@ -120,16 +119,19 @@ class Gate:
         self.check_model(request.path_params["name"])
         return JSONResponse(self._model_object())
 
-    async def guarded(
-        self,
-        request: Request,
-        work: Callable[[], Awaitable[Response]],
-        interface: Interface = OPENAI,
-    ) -> Response:
-        """Does the work of a request whose key is right; turns what can fail into an error."""
+    def guarded(self, work: Endpoint, interface: Interface = OPENAI) -> Endpoint:
+        """Returns what does the work of a request whose key is right, and turns what can fail into
+        an error."""
+
+        async def endpoint(request: Request) -> Response:
+            return await self._guarded(request, work, interface)
+
+        return endpoint
+
+    async def _guarded(self, request: Request, work: Endpoint, interface: Interface) -> Response:
         try:
             self.check_key(request)
-            response = await work()
+            response = await work(request)
         except HttpError as error:
             response = error.response(interface.error)
         except (RunnerError, TimeoutError) as error:

@@ -35,51 +35,40 @@ def routes(answering: Answering) -> list[Route]:
     gate, model, settings = answering.gate, answering.model, answering.settings
 
     async def tokenize(request: Request) -> Response:
-        async def work() -> Response:
-            body = await gate.body(request, TokenizeBody)
-            tokens = await model.encode(body.content, body.add_special) if body.content else []
-            if not body.with_pieces:
-                return JSONResponse({"tokens": tokens})
-            texts = await model.decode(tokens)
-            pieces = zip(tokens, map(_piece, texts), strict=True)
-            return JSONResponse(
-                {"tokens": [{"id": token, "piece": text} for token, text in pieces]}
-            )
-
-        return await gate.guarded(request, work)
+        body = await gate.body(request, TokenizeBody)
+        tokens = await model.encode(body.content, body.add_special) if body.content else []
+        if not body.with_pieces:
+            return JSONResponse({"tokens": tokens})
+        texts = await model.decode(tokens)
+        pieces = zip(tokens, map(_piece, texts), strict=True)
+        return JSONResponse({"tokens": [{"id": token, "piece": text} for token, text in pieces]})
 
     async def detokenize(request: Request) -> Response:
-        async def work() -> Response:
-            tokens = (await gate.body(request, DetokenizeBody)).tokens
-            count = settings.report["model"]["vocab_size"]
-            if tokens and max(tokens) >= count:
-                reason = f"tokens has {max(tokens)}, but the model has tokens 0 to {count - 1}"
-                raise HttpError(400, reason, "tokens")
-            texts = await model.decode(tokens)
-            return JSONResponse({"content": b"".join(texts).decode("utf-8", "replace")})
+        tokens = (await gate.body(request, DetokenizeBody)).tokens
+        count = settings.report["model"]["vocab_size"]
+        if tokens and max(tokens) >= count:
+            reason = f"tokens has {max(tokens)}, but the model has tokens 0 to {count - 1}"
+            raise HttpError(400, reason, "tokens")
+        texts = await model.decode(tokens)
+        return JSONResponse({"content": b"".join(texts).decode("utf-8", "replace")})
 
-        return await gate.guarded(request, work)
-
-    async def props(request: Request) -> Response:
-        async def work() -> Response:
-            template = model.template
-            context = settings.report["model"]["max_context_len"]
-            return JSONResponse(
-                {
-                    "default_generation_settings": {"n_ctx": context},
-                    "total_slots": model.sequences,
-                    "model_alias": settings.model,
-                    "chat_template": "" if template is None else template.source,
-                    "build_info": f"thimble {settings.version}",
-                }
-            )
-
-        return await gate.guarded(request, work)
+    async def props(_request: Request) -> Response:
+        template = model.template
+        context = settings.report["model"]["max_context_len"]
+        return JSONResponse(
+            {
+                "default_generation_settings": {"n_ctx": context},
+                "total_slots": model.sequences,
+                "model_alias": settings.model,
+                "chat_template": "" if template is None else template.source,
+                "build_info": f"thimble {settings.version}",
+            }
+        )
 
     return [
-        Route("/tokenize", tokenize, methods=["POST"]),
-        Route("/detokenize", detokenize, methods=["POST"]),
-        Route("/props", props),
+        Route("/tokenize", gate.guarded(tokenize), methods=["POST"]),
+        Route("/detokenize", gate.guarded(detokenize), methods=["POST"]),
+        Route("/props", gate.guarded(props)),
     ]
 
 

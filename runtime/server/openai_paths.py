@@ -18,29 +18,26 @@ def routes(answering: Answering) -> list[Route]:
     gate, settings = answering.gate, answering.settings
 
     async def chat(request: Request) -> Response:
-        async def work() -> Response:
-            body = await gate.body(request, ChatRequest)
+        body = await gate.body(request, ChatRequest)
 
-            def replies(prompts: list[Prompt], readers: list[Reader]) -> ChatAnswers:
-                reply = Reply("chat.completion", "chatcmpl", settings.model)
-                return ChatAnswers(body, prompts, readers, reply)
+        def replies(prompts: list[Prompt], readers: list[Reader]) -> ChatAnswers:
+            reply = Reply("chat.completion", "chatcmpl", settings.model)
+            return ChatAnswers(body, prompts, readers, reply)
 
-            return await answering.converse(request, body, replies)
-
-        return await gate.guarded(request, work)
+        return await answering.converse(request, body, replies)
 
     async def completions(request: Request) -> Response:
-        async def work() -> Response:
-            body = await gate.body(request, CompletionRequest)
-            prompts = completion_prompts(body)
-            reply = Reply("text_completion", "cmpl", settings.model)
-            options = completion_options(body, len(prompts), settings.max_tokens)
-            answers = CompletionAnswers(body, prompts, reply)
-            scored = bool(body.echo) and body.logprobs is not None
-            return await answering.answer(
-                request, body.stream, prompts, options, answers, scored=scored
-            )
+        body = await gate.body(request, CompletionRequest)
+        prompts = completion_prompts(body)
+        reply = Reply("text_completion", "cmpl", settings.model)
+        options = completion_options(body, len(prompts), settings.max_tokens)
+        answers = CompletionAnswers(body, prompts, reply)
+        scored = bool(body.echo) and body.logprobs is not None
+        return await answering.answer(
+            request, body.stream, prompts, options, answers, scored=scored
+        )
 
-        return await gate.guarded(request, work)
-
-    return [*both_routes("/chat/completions", chat), *both_routes("/completions", completions)]
+    return [
+        *both_routes("/chat/completions", gate.guarded(chat)),
+        *both_routes("/completions", gate.guarded(completions)),
+    ]

@@ -21,26 +21,20 @@ def routes(answering: Answering) -> list[Route]:
     gate, model, settings = answering.gate, answering.model, answering.settings
 
     async def create(request: Request) -> Response:
-        async def work() -> Response:
-            chat = chat_of(await gate.body(request, MessageRequest))
+        chat = chat_of(await gate.body(request, MessageRequest))
 
-            def replies(_prompts: list[Prompt], readers: list[Reader]) -> MessageAnswers:
-                return MessageAnswers(settings.model, readers[0])
+        def replies(_prompts: list[Prompt], readers: list[Reader]) -> MessageAnswers:
+            return MessageAnswers(settings.model, readers[0])
 
-            return await answering.converse(request, chat, replies, ANTHROPIC)
-
-        return await gate.guarded(request, work, ANTHROPIC)
+        return await answering.converse(request, chat, replies, ANTHROPIC)
 
     async def count_tokens(request: Request) -> Response:
-        async def work() -> Response:
-            chat = chat_of(await gate.body(request, CountRequest))
-            template = need_template(model.template)
-            (prompt,) = await asyncio.to_thread(chat_prompts, chat, template)
-            return JSONResponse({"input_tokens": len(await model.encode(prompt.pieces))})
-
-        return await gate.guarded(request, work, ANTHROPIC)
+        chat = chat_of(await gate.body(request, CountRequest))
+        template = need_template(model.template)
+        (prompt,) = await asyncio.to_thread(chat_prompts, chat, template)
+        return JSONResponse({"input_tokens": len(await model.encode(prompt.pieces))})
 
     return [
-        *both_routes("/messages", create),
-        *both_routes("/messages/count_tokens", count_tokens),
+        *both_routes("/messages", gate.guarded(create, ANTHROPIC)),
+        *both_routes("/messages/count_tokens", gate.guarded(count_tokens, ANTHROPIC)),
     ]

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from runtime.chat_format.conversation import Prompt
 from runtime.chat_format.reader import PlainReader, Reader
 from runtime.server.answering import Answering
+from runtime.server.gate import Endpoint
 from runtime.server.interface import OLLAMA
 from runtime.server.ollama.answers import ChatLines, GenerateLines, OllamaAnswers
 from runtime.server.ollama.models import listed, running, shown
@@ -22,62 +23,50 @@ def routes(answering: Answering) -> list[Route]:
     gate, model, settings = answering.gate, answering.model, answering.settings
 
     async def chat(request: Request) -> Response:
-        async def work() -> Response:
-            body = await gate.body(request, ChatBody)
-            if not body.messages:
-                return JSONResponse(OllamaAnswers(body.model, PlainReader(), ChatLines()).loaded())
-            tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
-            fields = {**body.fields, "messages": _messages(body.messages), "tools": tools or None}
+        body = await gate.body(request, ChatBody)
+        if not body.messages:
+            return JSONResponse(OllamaAnswers(body.model, PlainReader(), ChatLines()).loaded())
+        tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
+        fields = {**body.fields, "messages": _messages(body.messages), "tools": tools or None}
 
-            def replies(_prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
-                return OllamaAnswers(body.model, readers[0], ChatLines())
+        def replies(_prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
+            return OllamaAnswers(body.model, readers[0], ChatLines())
 
-            return await answering.converse(request, chat_request(fields), replies, OLLAMA)
-
-        return await gate.guarded(request, work, OLLAMA)
+        return await answering.converse(request, chat_request(fields), replies, OLLAMA)
 
     async def generate(request: Request) -> Response:
-        async def work() -> Response:
-            body = await gate.body(request, GenerateBody)
+        body = await gate.body(request, GenerateBody)
 
-            def replies(_prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
-                return OllamaAnswers(body.model, readers[0], GenerateLines())
+        def replies(_prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
+            return OllamaAnswers(body.model, readers[0], GenerateLines())
 
-            if not body.prompt:
-                return JSONResponse(replies([], [PlainReader()]).loaded())
-            if not body.raw and model.template is not None:
-                system = [{"role": "system", "content": body.system}] if body.system else []
-                messages = [*system, {"role": "user", "content": body.prompt}]
-                chat = chat_request({**body.fields, "messages": messages})
-                return await answering.converse(request, chat, replies, OLLAMA)
-            options = _plain_options(body, settings.max_tokens)
-            answers = replies([], [PlainReader()])
-            return await answering.answer(
-                request, body.stream is not False, [body.prompt], [options], answers, OLLAMA
-            )
+        if not body.prompt:
+            return JSONResponse(replies([], [PlainReader()]).loaded())
+        if not body.raw and model.template is not None:
+            system = [{"role": "system", "content": body.system}] if body.system else []
+            messages = [*system, {"role": "user", "content": body.prompt}]
+            chat = chat_request({**body.fields, "messages": messages})
+            return await answering.converse(request, chat, replies, OLLAMA)
+        options = _plain_options(body, settings.max_tokens)
+        answers = replies([], [PlainReader()])
+        return await answering.answer(
+            request, body.stream is not False, [body.prompt], [options], answers, OLLAMA
+        )
 
-        return await gate.guarded(request, work, OLLAMA)
+    def told(what: Callable[[], dict[str, Any]]) -> Endpoint:
+        async def tell(_request: Request) -> Response:
+            return JSONResponse(what())
 
-    def told(what: Callable[[], dict[str, Any]]) -> Callable[[Request], Any]:
-        async def tell(request: Request) -> Response:
-            async def work() -> Response:
-                return JSONResponse(what())
-
-            return await gate.guarded(request, work, OLLAMA)
-
-        return tell
+        return gate.guarded(tell, OLLAMA)
 
     async def show(request: Request) -> Response:
-        async def work() -> Response:
-            await gate.body(request, NamesModel)
-            return JSONResponse(shown(settings, model.template))
-
-        return await gate.guarded(request, work, OLLAMA)
+        await gate.body(request, NamesModel)
+        return JSONResponse(shown(settings, model.template))
 
     return [
-        Route("/api/chat", chat, methods=["POST"]),
-        Route("/api/generate", generate, methods=["POST"]),
-        Route("/api/show", show, methods=["POST"]),
+        Route("/api/chat", gate.guarded(chat, OLLAMA), methods=["POST"]),
+        Route("/api/generate", gate.guarded(generate, OLLAMA), methods=["POST"]),
+        Route("/api/show", gate.guarded(show, OLLAMA), methods=["POST"]),
         Route("/api/tags", told(lambda: {"models": [listed(settings)]})),
         Route("/api/ps", told(lambda: {"models": [running(settings)] if model.ready else []})),
         Route("/api/version", told(lambda: {"version": settings.version})),

@@ -22,23 +22,20 @@ def routes(answering: Answering) -> list[Route]:
     gate, model, store = answering.gate, answering.model, ResponseStore()
 
     async def create(request: Request) -> Response:
-        async def work() -> Response:
-            body = await gate.body(request, ResponseRequest)
-            before = _continued(store, body.previous_response_id)
-            messages = [*before, *messages_of(body.input)]
+        body = await gate.body(request, ResponseRequest)
+        before = _continued(store, body.previous_response_id)
+        messages = [*before, *messages_of(body.input)]
 
-            async def count(text: str) -> int:
-                return len(await model.encode(text))
+        async def count(text: str) -> int:
+            return len(await model.encode(text))
 
-            def keep(response: dict[str, Any], answered: list[dict[str, Any]]) -> None:
-                store.add(response, _items(body), [*messages, *answered])
+        def keep(response: dict[str, Any], answered: list[dict[str, Any]]) -> None:
+            store.add(response, _items(body), [*messages, *answered])
 
-            def replies(prompts: list[Prompt], readers: list[Reader]) -> ResponseAnswers:
-                return ResponseAnswers(body, prompts[0], readers[0], count, keep)
+        def replies(prompts: list[Prompt], readers: list[Reader]) -> ResponseAnswers:
+            return ResponseAnswers(body, prompts[0], readers[0], count, keep)
 
-            return await answering.converse(request, chat_of(body, before), replies, RESPONSES)
-
-        return await gate.guarded(request, work, RESPONSES)
+        return await answering.converse(request, chat_of(body, before), replies, RESPONSES)
 
     def stored(request: Request) -> Stored:
         name = request.path_params["name"]
@@ -48,32 +45,23 @@ def routes(answering: Answering) -> list[Route]:
         return found
 
     async def retrieve(request: Request) -> Response:
-        async def work() -> Response:
-            return JSONResponse(stored(request).response)
-
-        return await gate.guarded(request, work, RESPONSES)
+        return JSONResponse(stored(request).response)
 
     async def input_items(request: Request) -> Response:
-        async def work() -> Response:
-            items = stored(request).items
-            ends = {"first_id": None, "last_id": None, "has_more": False}
-            return JSONResponse({"object": "list", "data": items, **ends})
-
-        return await gate.guarded(request, work, RESPONSES)
+        items = stored(request).items
+        ends = {"first_id": None, "last_id": None, "has_more": False}
+        return JSONResponse({"object": "list", "data": items, **ends})
 
     async def delete(request: Request) -> Response:
-        async def work() -> Response:
-            name = stored(request).response["id"]
-            store.remove(name)
-            return JSONResponse({"id": name, "object": "response", "deleted": True})
-
-        return await gate.guarded(request, work, RESPONSES)
+        name = stored(request).response["id"]
+        store.remove(name)
+        return JSONResponse({"id": name, "object": "response", "deleted": True})
 
     return [
-        *both_routes("/responses", create),
-        *both_routes("/responses/{name}", retrieve, "GET"),
-        *both_routes("/responses/{name}", delete, "DELETE"),
-        *both_routes("/responses/{name}/input_items", input_items, "GET"),
+        *both_routes("/responses", gate.guarded(create, RESPONSES)),
+        *both_routes("/responses/{name}", gate.guarded(retrieve, RESPONSES), "GET"),
+        *both_routes("/responses/{name}", gate.guarded(delete, RESPONSES), "DELETE"),
+        *both_routes("/responses/{name}/input_items", gate.guarded(input_items, RESPONSES), "GET"),
     ]
 
 
