@@ -13,7 +13,8 @@ from runtime.server.interface import RESPONSES
 from runtime.server.model import Answer
 from runtime.server.one_answer import OneAnswer
 from runtime.server.replies import finish_reason, usage
-from runtime.server.responses.requests import ResponseRequest
+from runtime.server.responses.conversation import messages_of
+from runtime.server.responses.requests import ITEMS, ResponseRequest
 
 _Json = dict[str, Any]
 _Events = AsyncIterator[tuple[int, Any]]
@@ -140,21 +141,8 @@ class ResponseAnswers:
             explain = self._prompt.explained
             response["schema_left_out"] = [explain(s, RESPONSES.answer_field) for s in left_out]
         if self._request.store is not False:
-            self._keep(response, self._messages())
+            self._keep(response, messages_of(ITEMS.validate_python(self._output)))
         return self._chunk(f"response.{status}", response=response)
-
-    def _messages(self) -> list[_Json]:
-        """The items as the messages of a conversation: one, the model's."""
-        message: _Json = {"role": "assistant", "content": ""}
-        for item in self._output:
-            if item["type"] == "function_call":
-                function = {"name": item["name"], "arguments": item["arguments"]}
-                call = {"id": item["call_id"], "type": "function", "function": function}
-                message.setdefault("tool_calls", []).append(call)
-                continue
-            field = "content" if item["type"] == "message" else "reasoning_content"
-            message[field] = message.get(field, "") + item["content"][0]["text"]
-        return [message]
 
     async def _usage(self, stats: _Json) -> _Json:
         counts = usage([stats], 1)

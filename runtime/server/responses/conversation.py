@@ -10,6 +10,7 @@ from runtime.server.responses.requests import (
     FunctionOutput,
     InputMessage,
     Item,
+    NamedFunction,
     ObjectFormat,
     Part,
     ReasoningItem,
@@ -90,9 +91,9 @@ def chat_of(request: ResponseRequest, before: Sequence[Message]) -> ChatRequest:
     if tools or choice not in (None, "auto", "none"):
         functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
         fields["tools"] = [{"type": "function", "function": f} for f in functions]
-        named = choice is not None and not isinstance(choice, str)
-        function = {"type": "function", "function": {"name": getattr(choice, "name", None)}}
-        fields["tool_choice"] = function if named else choice
+        fields["tool_choice"] = choice
+        if isinstance(choice, NamedFunction):
+            fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
     return chat_request(fields)
 
 

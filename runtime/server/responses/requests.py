@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, TypeAdapter
 
 from runtime.server.requests import (
     MAX_TOKENS,
@@ -74,6 +74,9 @@ Item = Annotated[
     | Annotated[ReasoningItem, Tag("reasoning")],
     Discriminator(_type_of),
 ]
+
+
+ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
 
 
 class FunctionTool(Fields):
