@@ -9,8 +9,8 @@ from exporter.catalogue.names import is_hub_id
 from exporter.errors import ExportError
 
 ADAPTER_CONFIG = "adapter_config.json"
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
-ADAPTER_PICKLED = "adapter_model.bin"  # as PEFT wrote it before
+_WEIGHTS = "adapter_model.safetensors"
+_PICKLED = "adapter_model.bin"  # as PEFT wrote it before
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -64,7 +64,7 @@ def check_adapters(given: Sequence[str]) -> None:
             continue
         if not (directory / ADAPTER_CONFIG).is_file():
             raise no_adapter_config(directory)
-        check_adapter_weights(directory)
+        find_adapter_weights(directory)
 
 
 def adapter_directory(source: str | Path) -> Path | None:
@@ -81,13 +81,16 @@ def adapter_directory(source: str | Path) -> Path | None:
     raise ExportError(f"There is no directory {source}; an adapter is a directory or a hub id.")
 
 
-def check_adapter_weights(directory: Path) -> None:
-    """Raises ExportError if a directory has no adapter's weights."""
-    if not any((directory / name).is_file() for name in (ADAPTER_WEIGHTS, ADAPTER_PICKLED)):
-        raise ExportError(
-            f"{directory} has neither {ADAPTER_WEIGHTS} nor {ADAPTER_PICKLED}; save the adapter "
-            "again."
-        )
+def find_adapter_weights(directory: Path) -> Path:
+    """Returns the file with the weights of the adapter in a directory.
+
+    Raises:
+        ExportError: there is none.
+    """
+    for name in (_WEIGHTS, _PICKLED):
+        if (directory / name).is_file():
+            return directory / name
+    raise ExportError(f"{directory} has neither {_WEIGHTS} nor {_PICKLED}; save the adapter again.")
 
 
 def no_adapter_config(directory: Path) -> ExportError:

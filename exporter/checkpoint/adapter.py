@@ -15,16 +15,13 @@ from torch import Tensor
 
 from exporter.catalogue.adapters import (
     ADAPTER_CONFIG,
-    ADAPTER_PICKLED,
-    ADAPTER_WEIGHTS,
     adapter_directory,
-    check_adapter_weights,
+    find_adapter_weights,
 )
 from exporter.checkpoint.adapter_config import AdapterConfig, read_adapter_config
 from exporter.checkpoint.checkpoint import EMBEDDING, HEAD, Checkpoint
+from exporter.checkpoint.hugging_face import open_file
 from exporter.checkpoint.language_part import part_of
-from exporter.checkpoint.pickled_file import PickledFile
-from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 
@@ -165,14 +162,8 @@ def read_changes(directory: Path, checkpoint: Checkpoint) -> dict[str, Change]:
     """
     weights, model = checkpoint.weights, checkpoint.name
     config = read_adapter_config(directory)
-    check_adapter_weights(directory)
-    path = directory / ADAPTER_WEIGHTS
-    file: SafetensorsFile | PickledFile
-    if path.is_file():
-        file = SafetensorsFile(path)
-    else:
-        path = directory / ADAPTER_PICKLED
-        file = PickledFile(path)
+    path = find_adapter_weights(directory)
+    file = open_file(path)
     modules: dict[str, dict[str, Tensor]] = {}
     for key in file.shapes():
         if _ORIGINAL in key:

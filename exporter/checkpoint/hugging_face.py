@@ -89,10 +89,10 @@ def open_files(directory: Path) -> list[Weights]:
     for name in FILES:
         if (directory / name).is_file():
             index = name in (INDEX, PICKLED_INDEX)
-            return _open_shards(directory / name) if index else [_open(directory / name)]
+            return _open_shards(directory / name) if index else [open_file(directory / name)]
     files = shards(directory)
     if files:
-        return [_open(path) for path in files]
+        return [open_file(path) for path in files]
     raise no_weights(directory)
 
 
@@ -152,7 +152,7 @@ def _open_shards(index: Path) -> list[Weights]:
             f"names: {', '.join(absent[:5])}{', ...' if len(absent) > 5 else ''}; download them as "
             "well."
         )
-    files = {name: _open(index.parent / name) for name in names}
+    files = {name: open_file(index.parent / name) for name in names}
     for tensor, name in places.items():
         if tensor not in files[name].shapes():
             raise ExportError(
@@ -162,5 +162,6 @@ def _open_shards(index: Path) -> list[Weights]:
     return list(files.values())
 
 
-def _open(path: Path) -> Weights:
+def open_file(path: Path) -> Weights:
+    """Opens a file of weights, safetensors by its name or else pickled."""
     return SafetensorsFile(path) if path.suffix == ".safetensors" else PickledFile(path)
