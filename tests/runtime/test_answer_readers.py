@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.answer_pieces import pieces_of
+from support.answer_pieces import joined, pieces_of
 from support.call_templates import HERMES, SPECIAL_TOKENS, TEMPLATES
 from support.constraints import accepts
 
@@ -76,18 +76,6 @@ def read(reader: Reader, pieces: list[str]) -> list[Event]:
     assert joined([e for p in single for e in streamed.push(p)] + streamed.finish()) == joined(
         found
     )
-    return found
-
-
-def joined(events: list[Event]) -> list[Event]:
-    """With texts behind each other as one."""
-    found: list[Event] = []
-    for event in events:
-        last = found[-1] if found else None
-        if isinstance(event, Text | Reasoning) and type(event) is type(last):
-            found[-1] = type(event)(last.text + event.text)  # type: ignore[union-attr]
-        else:
-            found.append(event)
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.answer_pieces import pieces_of
+from support.answer_pieces import joined, pieces_of
 from support.call_templates import HERMES, SPECIAL_TOKENS, TEMPLATES
 from support.exported import Quiet
 from support.real_models import gemma3, smollm2
@@ -125,15 +125,7 @@ def reader_of(name: str, schema: object = None) -> Reader:
 def read(reader: Reader, pieces: list[str]) -> list[Event]:
     """The events, texts behind each other as one."""
     reader = copy.deepcopy(reader)
-    events = [event for piece in pieces for event in reader.push(piece)] + reader.finish()
-    found: list[Event] = []
-    for event in events:
-        last = found[-1] if found else None
-        if isinstance(event, Text | Reasoning) and type(event) is type(last):
-            found[-1] = type(event)(last.text + event.text)  # type: ignore[union-attr]
-        else:
-            found.append(event)
-    return found
+    return joined([e for piece in pieces for e in reader.push(piece)] + reader.finish())
 
 
 @cache
