@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from delegates.contract import Taken
 from delegates.coreml.guards import check_float16
-from delegates.coreml.rewrite import rewrite_norms
+from delegates.coreml.rewrite import bound_clamps, rewrite_norms
 from delegates.errors import DelegateError
 from delegates.limits_of.coreml import LIMITS
 from delegates.passes.attention import gather_rope, positions_of, rewrite_attention
@@ -82,6 +82,7 @@ def take(
     check_float16(program)
     drop_checks(program)
     expand_experts(program)
+    bound_clamps(program)
     expand_linears(program, round_activations=False)
     expand_embeddings(program, _embedding)
     rewrite_norms(program)

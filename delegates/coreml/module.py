@@ -9,6 +9,7 @@ from torch.export import ExportedProgram
 from delegates.contract import ModulePart
 from delegates.coreml.guards import check_float16
 from delegates.coreml.lower import compile_specs, progress_bars_off, temporary_files_deleted
+from delegates.coreml.rewrite import bound_clamps
 from delegates.errors import DelegateError
 from delegates.passes.weights import weights_not_copied
 
@@ -37,11 +38,13 @@ def module_part(program: ExportedProgram) -> Iterator[ModulePart]:
         weights_not_copied(CoreMLBackend, program.range_constraints),
     ):
         partitioner = CoreMLPartitioner(compile_specs=compile_specs())
-        yield ModulePart(CoreMLBackend.__name__, partitioner, rewrite=_give_strides)
+        yield ModulePart(CoreMLBackend.__name__, partitioner, rewrite=_write_defaults)
 
 
-def _give_strides(program: ExportedProgram) -> None:
-    """Writes out the stride of a pool that is its kernel's size: the converter has no default."""
+def _write_defaults(program: ExportedProgram) -> None:
+    """Writes out the stride of a pool that is its kernel's size, which the converter has no default
+    for, and the bounds of clamps."""
+    bound_clamps(program)
     for node in program.graph.nodes:
         if node.target is torch.ops.aten.max_pool2d.default and len(node.args) == 2:
             node.args = (*node.args, node.args[1])

@@ -14,11 +14,22 @@ from torch.fx import Node
 
 from delegates.passes.graph import call_like
 
+_HIGHEST = 65504.0  # in float16
 # Normalization divides by the largest magnitude of a token first: of a token of zeros by the first
 # of these, and never by infinity.
-_MAGNITUDES = (2.0**-12, 65504.0)
+_MAGNITUDES = (2.0**-12, _HIGHEST)
 
 _aten = torch.ops.aten
+
+
+def bound_clamps(program: ExportedProgram) -> None:
+    """Gives each clamp of floats both bounds, in place: the converter's default of the other one
+    is float32's, which float16 does not have."""
+    for node in program.graph.find_nodes(op="call_function", target=_aten.clamp.default):
+        if node.meta["val"].is_floating_point():
+            low, high = (*node.args[1:], None)[:2]
+            bounds = (-_HIGHEST if low is None else low, _HIGHEST if high is None else high)
+            node.args = (node.args[0], *bounds)
 
 
 def rewrite_norms(program: ExportedProgram) -> int:

@@ -7,6 +7,7 @@ computes all rows. Eager mode runs an expert only on the rows that it gets.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import cast, get_args
 
 import torch
@@ -155,11 +156,9 @@ def every_expert(
     parts = _experts(weights, scales, biases, up_type, down_type, activation, limit)
     routing = Routing(num_experts_per_tok, normalized, sigmoid, share_scale)
     shares, chosen = route(scores, routing, choice_bias)
-    shares = torch.zeros_like(scores).scatter(-1, chosen, shares)
-    out = torch.zeros_like(input)
-    for number, part in enumerate(parts):
-        out = out + part(input) * shares.narrow(-1, number, 1)
-    return out
+    shares = (scores * 0.0).scatter(-1, chosen, shares)
+    outputs = (part(input) * shares.narrow(-1, number, 1) for number, part in enumerate(parts))
+    return reduce(torch.add, outputs)
 
 
 @dataclass(frozen=True)
