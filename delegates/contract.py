@@ -58,7 +58,19 @@ class Delegate(Protocol):
         constant_methods: Mapping[str, object],
         named_data: Mapping[str, bytes],
         with_etrecord: bool,
-    ) -> Lowered: ...
+    ) -> Lowered:
+        """Lowers a captured program.
+
+        Args:
+            program: it is rewritten in place, and its weights may be released.
+            constant_methods: values that a runtime reads by method name.
+            named_data: additional blobs for the file.
+            with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+
+        Raises:
+            DelegateError: something must be installed, or it does not take the program.
+        """
+        ...
 
     def load(self, path: Path) -> Step | None: ...
 

@@ -53,12 +53,6 @@ def lower(
     It computes in float16; 4- and 8-bit weights stay integers with Core ML's own scales per block;
     the cache is the model's state; a call may have any length in the program's range.
 
-    Args:
-        program: the captured program, which is rewritten in place.
-        constant_methods: values a runtime reads by method name.
-        named_data: blobs that ride along in the file.
-        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
-
     Raises:
         DelegateError: a weight is beyond float16, or Core ML does not take the complete program.
     """

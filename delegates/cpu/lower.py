@@ -30,12 +30,6 @@ def lower(
 ) -> Lowered:
     """Lowers the captured program; a complete decoder becomes one delegate call.
 
-    Args:
-        program: the captured program, whose weights are released unless with_etrecord is set.
-        constant_methods: values that a runtime reads by method name.
-        named_data: additional blobs for the file.
-        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
-
     Raises:
         DelegateError: a weight cannot be packed, or a quantized operator is left over.
     """

@@ -27,12 +27,6 @@ def lower(
     It computes in float32 with only the weights quantized, in MLX's own packing: unsigned integers
     in words of 32 bits and a scale for each group; the bias, -2^(bits-1) scales, is not stored.
 
-    Args:
-        program: the captured program, which is rewritten in place.
-        constant_methods: values that a runtime reads by method name.
-        named_data: additional blobs for the file.
-        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
-
     Raises:
         DelegateError: its schema cannot be generated, or MLX does not take the complete program.
     """

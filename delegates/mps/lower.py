@@ -23,12 +23,6 @@ def lower(
     The file is the CPU delegate's except for the name of the backend: weights are aligned to pages,
     so that Metal reads them in place, and activations are quantized as in the op list.
 
-    Args:
-        program: the captured program, whose weights are released.
-        constant_methods: values that a runtime reads by method name.
-        named_data: additional blobs for the file.
-        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
-
     Raises:
         DelegateError: a weight cannot be packed, or the program is not taken completely.
     """

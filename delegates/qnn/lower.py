@@ -33,12 +33,6 @@ def lower(
 ) -> Lowered:
     """Lowers the captured program to one graph in float16, with one token per call.
 
-    Args:
-        program: the captured program, which is rewritten in place.
-        constant_methods: values that a runtime reads by method name.
-        named_data: additional blobs for the file.
-        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
-
     Raises:
         DelegateError: there is no SDK, the chip is unknown, or Qualcomm's compiler did not take a
             linear.

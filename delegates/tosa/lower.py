@@ -27,12 +27,6 @@ def lower(
     The caches are inputs and outputs of every call; only the two casts of tokens and position to
     int32 stay outside.
 
-    Args:
-        program: the captured program, which is rewritten in place.
-        constant_methods: values that a runtime reads by method name.
-        named_data: additional blobs for the file.
-        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
-
     Raises:
         DelegateError: Arm's serializer is not installed, weights are not float, shapes are not
             fixed, or TOSA does not take the complete program.

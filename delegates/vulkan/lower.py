@@ -35,12 +35,6 @@ def lower(
     Reading the position and gathering from a quantized embedding stay outside; stock kernels do
     them on the processor.
 
-    Args:
-        program: the captured program, which is rewritten in place.
-        constant_methods: values that a runtime reads by method name.
-        named_data: additional blobs for the file.
-        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
-
     Raises:
         DelegateError: it has no kernels for the weights, or does not take the program in one piece.
     """

@@ -44,12 +44,6 @@ def lower(
 ) -> Lowered:
     """Lowers the captured program; every linear is inside a delegate call.
 
-    Args:
-        program: the captured program, which is rewritten in place.
-        constant_methods: values that a runtime reads by method name.
-        named_data: additional blobs for the file.
-        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
-
     Raises:
         DelegateError: XNNPACK would compute a weight wrongly, or did not take a linear.
     """
