@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from support.loading import loaded
+from support.resident import needs_proc, resident_megabytes
 from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
@@ -326,14 +327,7 @@ def test_an_unaligned_tensor_is_read(tmp_path: Path) -> None:
         assert SafetensorsFile(tmp_path / "x.safetensors").tensor("a").tolist() == [1.5, -2.0]
 
 
-def resident_megabytes() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssFile:"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("no RssFile in /proc/self/status")
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="resident memory is /proc's")
+@needs_proc
 def test_streaming_leaves_nothing_resident(tmp_path: Path) -> None:
     shape = {"hidden_size": 512, "intermediate_size": 4096, "num_attention_heads": 8}
     write(tmp_path, random_tensors(**shape), **shape)  # 58 MB

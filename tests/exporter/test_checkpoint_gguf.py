@@ -13,6 +13,7 @@ import torch
 from gguf import GGMLQuantizationType as Type
 from support.gguf_files import llama3_factors, metadata_of, stored_tensors, write_gguf
 from support.loading import loaded
+from support.resident import needs_proc, resident_megabytes
 from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
@@ -374,14 +375,7 @@ def test_flipped_bits_of_a_header_are_refused_or_harmless(tmp_path: Path) -> Non
     assert refused > 100
 
 
-def resident_megabytes() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssFile:"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("no RssFile in /proc/self/status")
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="resident memory is /proc's")
+@needs_proc
 def test_streaming_leaves_nothing_resident(tmp_path: Path) -> None:
     shape = {"hidden_size": 512, "intermediate_size": 8192, "head_dim": 128}
     config = {**CONFIG, **shape}
