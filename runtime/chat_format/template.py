@@ -24,6 +24,11 @@ _RESERVED = {"messages", "tools", "documents", "add_generation_prompt", "bos_tok
 _NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 
 
+def takes_tools(source: str) -> bool:
+    """Whether a template has a place for functions."""
+    return re.search(r"\btools\b", source) is not None
+
+
 class ChatTemplate:
     """A jinja2 chat template, rendered as `transformers` does.
 
@@ -58,7 +63,7 @@ class ChatTemplate:
 
     @property
     def takes_tools(self) -> bool:
-        return re.search(r"\btools\b", self.source) is not None
+        return takes_tools(self.source)
 
     def render(
         self,

@@ -7,33 +7,36 @@ import re
 import signal
 import socket
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.filled import FilledText
 from exporter.command_line.request import takes
+from quant.errors import QuantError
+from quant.machine.memory_size import parse_size, show_size
 from runtime.commands.results import build_if_missing, fail, tell_sampling
+from runtime.commands.served_models import named, read_served, room_of
 from runtime.distribution import version, with_extra
-from runtime.embedder import Embedder
 from runtime.engine import MAX_SEQUENCES
 from runtime.errors import RunnerError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from runtime.server.model import Model
+    from runtime.server.served import ServedModel
+    from runtime.server.shelf import Shelf
 
 
 @dataclass(frozen=True)
 class Request:
     """The arguments of the command line."""
 
-    model: Path
+    models: tuple[str, ...]
     host: str
     port: int
     name: str | None
@@ -52,14 +55,21 @@ class Request:
     hosts: tuple[str, ...]
     schema_unsupported: str
     strict_fields: bool
+    max_memory: str | None
 
 
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers send it
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are theirs to close
 
 
-@click.command(short_help="Serve a model over HTTP.")
-@click.argument("model", type=FilledPath("name a .pte file", dir_okay=False))
+@click.command(short_help="Serve models over HTTP.")
+@click.argument(
+    "models",
+    type=FilledText("name a .pte file"),
+    nargs=-1,
+    required=True,
+    metavar="[NAME=]MODEL...",
+)
 @click.option(
     "--host",
     type=FilledText(),
@@ -73,7 +83,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 @click.option(
     "--name",
     type=FilledText(),
-    help="What clients call the model. Default: the file's name.",
+    help="What clients call the only model. Default: the file's name.",
 )
 @click.option(
     "--api-key",
@@ -172,26 +182,36 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     help="Refuse requests with fields that the server does not know. Default: those alone that "
     "would change the answer.",
 )
+@click.option(
+    "--max-memory",
+    type=FilledText("give a size, such as 6G"),
+    metavar="SIZE",
+    help="The most memory of the loaded models, such as 6G; the least recently used go. Default: "
+    "80% of this computer's; of one model alone, no limit.",
+)
 @takes(Request)
 def serve(request: Request) -> None:
-    """Serve a model over HTTP, with the interfaces that clients know.
+    """Serve models over HTTP, with the interfaces that clients know.
 
-    The paths are OpenAI's (/v1/chat/completions, /v1/completions, /v1/responses, /v1/models),
-    Anthropic's (/v1/messages), Ollama's (below /api), llama.cpp's (/tokenize, /detokenize, /props),
-    /health and /metrics, and / is a page to chat with; of a model of embeddings, /v1/embeddings in
-    place of those that answer. The model must be exported with --delegate cpu.
+    Clients choose among several models by their names: the files' names, or NAME of NAME=MODEL.
+    Each is loaded when it is first asked for; one alone is loaded at once.
+
+    The paths are OpenAI's (/v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings,
+    /v1/models), Anthropic's (/v1/messages), Ollama's (below /api), llama.cpp's (/tokenize,
+    /detokenize, /props), /health and /metrics, and / is a page to chat with. Models must be
+    exported with --delegate cpu.
     """
     try:
         from runtime.server.app import make_app
-        from runtime.server.embeddings import make_embedding_app
         from runtime.server.hosts import host_name, is_loopback
-        from runtime.server.model import Model
-        from runtime.server.model_process import ModelOptions
         from runtime.server.settings import ServerSettings
+        from runtime.server.shelf import Shelf
     except ModuleNotFoundError as error:
         fail(RunnerError(f"{error.name} is not installed: {with_extra('serve')}"), 2)
-    if not request.model.is_file():
-        fail(RunnerError(f"{request.model} does not exist: give a .pte file"), 2)
+    try:
+        files = named(request.models, request.name)
+    except RunnerError as error:
+        fail(error, 2)
     build_if_missing("libthimble.so")
     local = is_loopback(request.host.lower())
     for other in request.hosts:
@@ -222,7 +242,6 @@ def serve(request: Request) -> None:
             RunnerError(f"cannot listen on {request.host} port {request.port}: {_reason(error)}"), 2
         )
     settings = ServerSettings(
-        request.name or request.model.stem,
         key,
         request.max_body,
         request.max_tokens,
@@ -231,12 +250,20 @@ def serve(request: Request) -> None:
         hosts=(request.host, *request.hosts) if local or request.hosts else None,
         relax=request.schema_unsupported == "relax",
         strict_fields=request.strict_fields,
-        report=(report := _report(request.model)),
-        file_size=request.model.stat().st_size,
         version=version(),
     )
+    logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
+    models = _models(request, files)
+    shelf = Shelf(models, _room(request, models))
+    app = make_app(shelf, settings)
+    asyncio.run(_serve(shelf, app, listener, request.stall_timeout))
+
+
+def _models(request: Request, files: dict[str, Path]) -> "list[ServedModel]":
+    from runtime.server.model_process import ModelOptions
+
     options = ModelOptions(
-        request.model,
+        Path(),
         request.threads,
         request.kv_cache,
         request.adapter,
@@ -244,32 +271,32 @@ def serve(request: Request) -> None:
         request.parallel,
         request.waiting,
     )
-    logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
-    tell_sampling(report.get("model", {}).get("sampling", {}))
-    if report.get("model", {}).get("task") == "embedding":
-        _require_no_option_of_answers(request)
-        click.echo(f"loading {settings.model} ...", err=True)
-        try:
-            embedder = Embedder(request.model, request.threads)
-        except RunnerError as error:
-            fail(error, 2)
-        app, patience = make_embedding_app(embedder, settings), request.stall_timeout
-        return asyncio.run(_listen(None, app, listener, settings.model, patience))
-    runner = Model(options)
-    asyncio.run(
-        _serve(runner, make_app(runner, settings), listener, settings.model, request.stall_timeout)
-    )
-
-
-def _report(model: Path) -> dict[str, Any]:
-    """What a file says of its model; nothing, if it cannot be read: the load says why."""
-    from exporter.errors import ExportError
-    from exporter.file.pte import read_report
-
+    if request.adapter is not None and len(files) > 1:
+        fail(RunnerError("--adapter is for one model: leave it out, or serve one"), 2)
+    is_alone = len(files) == 1
     try:
-        return read_report(model)
-    except ExportError:
-        return {}
+        models = [
+            read_served(name, replace(options, path=path), is_alone) for name, path in files.items()
+        ]
+    except RunnerError as error:
+        fail(error, 2)
+    if all(served.options.embeds for served in models):
+        _require_no_option_of_answers(request)
+    if is_alone:
+        tell_sampling(models[0].report.get("model", {}).get("sampling", {}))
+    return models
+
+
+def _room(request: Request, models: "list[ServedModel]") -> float:
+    try:
+        given = request.max_memory
+        size = None if given is None else parse_size(given, "--max-memory")
+        most = room_of(models, size)
+    except (QuantError, RunnerError) as error:
+        fail(RunnerError(str(error).removesuffix(".")), 2)
+    if len(models) > 1:
+        click.echo(f"loaded models take {show_size(most)} at most (--max-memory)", err=True)
+    return most
 
 
 def _require_no_option_of_answers(request: Request) -> None:
@@ -283,8 +310,8 @@ def _require_no_option_of_answers(request: Request) -> None:
         if is_given:
             fail(
                 RunnerError(
-                    f"{name} has no effect on a model of embeddings, which {request.model} is: "
-                    "leave it out"
+                    f"{name} has no effect on a model of embeddings, which "
+                    f"{request.models[0]} is: leave it out"
                 ),
                 2,
             )
@@ -296,34 +323,32 @@ def _reason(error: OSError) -> str:
 
 
 async def _serve(
-    model: "Model", app: "Starlette", listener: socket.socket, name: str, patience: float
+    shelf: "Shelf", app: "Starlette", listener: socket.socket, patience: float
 ) -> None:
     from runtime.server.model import ModelError
 
-    click.echo(f"loading {name} ...", err=True)
-    try:
-        await model.start()
-    except ModelError as error:
-        await model.stop()
-        fail(error, 2)
-    await _listen(model, app, listener, name, patience)
+    if len(shelf.places) == 1:
+        click.echo(f"loading {shelf.names[0]} ...", err=True)
+        try:
+            await shelf.load(shelf.places[0])
+        except ModelError as error:
+            fail(error, 2)
+    await _listen(shelf, app, listener, patience)
 
 
 async def _listen(
-    model: "Model | None", app: "Starlette", listener: socket.socket, name: str, patience: float
+    shelf: "Shelf", app: "Starlette", listener: socket.socket, patience: float
 ) -> None:
-    """Serves until the process is asked to end.
-
-    Args:
-        model: whose answers then end; None: it has none that take long.
-    """
+    """Serves until the process is asked to end; answers then end too."""
     import uvicorn
 
     from runtime.server.connections import Connection, Readers
 
     host, port = listener.getsockname()[:2]
     place = f"[{host}]" if ":" in host else host
-    click.echo(f"{name} is at http://{place}:{port} (Ctrl-C ends it)", err=True)
+    *others, last = shelf.names
+    what = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+    click.echo(f"{what} at http://{place}:{port} (Ctrl-C ends it)", err=True)
     config = uvicorn.Config(
         app,
         http=partial(Connection, readers=Readers(patience)),  # type: ignore[arg-type]
@@ -339,8 +364,7 @@ async def _listen(
 
     def end(number: int, frame: FrameType | None) -> None:
         server.handle_exit(number, frame)
-        if model is not None:
-            loop.call_soon_threadsafe(model.fail_all, "the server is stopping")
+        loop.call_soon_threadsafe(shelf.fail_all, "the server is stopping")
 
     for number in (signal.SIGINT, signal.SIGTERM):  # both end it well: with exit code 0
         signal.signal(number, end)

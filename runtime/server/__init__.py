@@ -1,1 +1,1 @@
-"""A server for one model, with the HTTP interfaces that clients know."""
+"""A server for models, with the HTTP interfaces that clients know."""

@@ -1,11 +1,11 @@
 """Has the model answer, and replies whole or as a stream, while the client is there."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any, Protocol, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -17,12 +17,14 @@ from runtime.server.errors import HttpError
 from runtime.server.gate import Gate
 from runtime.server.interface import OPENAI, Interface
 from runtime.server.model import Answer, Model, RequestError
-from runtime.server.request_log import BROKEN_OFF
 from runtime.server.requests import ChatRequest
+from runtime.server.served import ServedModel
 from runtime.server.settings import ServerSettings
+from runtime.server.shelf import Shelf
 from runtime.server.streams import Progress, answers_to, progress_of
 
 _Events = AsyncIterator[tuple[int, Any]]
+_Found = TypeVar("_Found")
 _SILENT_S = 15.0
 
 
@@ -40,16 +42,66 @@ class Replies(Protocol):
 
 
 class Answering:
-    """What all interfaces that answer have in common."""
+    """What all interfaces that ask models have in common."""
 
-    def __init__(self, model: Model, settings: ServerSettings, gate: Gate) -> None:
-        self.model = model
+    def __init__(self, shelf: Shelf, settings: ServerSettings, gate: Gate) -> None:
+        self.shelf = shelf
         self.settings = settings
         self.gate = gate
 
-    async def converse(
+    @asynccontextmanager
+    async def turn(
         self,
         request: Request,
+        name: str | None,
+        embeds: bool = False,
+        keep: float | None = None,
+    ) -> AsyncIterator["Turn"]:
+        """Has a request's model loaded until its answer has ended.
+
+        Args:
+            name: of the model, as the client gives it.
+            embeds: whether it must be one of embeddings, or one that answers.
+            keep: the seconds that it stays after that; None: as before.
+
+        Raises:
+            HttpError: there is no such model, or it is of the other kind.
+            RunnerError: it cannot be loaded now.
+            ClientDisconnect: the client hung up.
+        """
+        place = self.shelf.find(name)
+        request.state.model = served = place.served
+        if served.options.embeds != embeds:
+            others = [one.served.name for one in self.shelf.places if one.served.options.embeds]
+            raise HttpError(400, _wrong_kind(served, others), "model")
+        deadline = asyncio.get_running_loop().time() + self.settings.timeout
+        async with AsyncExitStack() as opened:
+            using = opened.enter_async_context(self.shelf.using(place, deadline, keep))
+            model = await _unless_gone(request, using)
+            yield Turn(self, request, served, model, deadline, opened)
+
+
+class Turn:
+    """A request whose model is loaded."""
+
+    def __init__(
+        self,
+        answering: Answering,
+        request: Request,
+        served: ServedModel,
+        model: Model,
+        deadline: float,
+        opened: AsyncExitStack,
+    ) -> None:
+        self.served = served
+        self.model = model
+        self._answering = answering
+        self._request = request
+        self._deadline = deadline
+        self._opened = opened
+
+    async def converse(
+        self,
         chat: ChatRequest,
         replies_of: Callable[[list[Prompt], list[Reader]], Replies],
         interface: Interface = OPENAI,
@@ -66,18 +118,17 @@ class Answering:
         template = need_template(self.model.template)
         prompts = await asyncio.to_thread(chat_prompts, chat, template)
         readers = chat_readers(chat, prompts)
-        settings = self.settings
+        settings = self._answering.settings
         options = chat_options(chat, prompts, readers, settings.max_tokens, settings.relax)
         pieces = [prompt.pieces for prompt in prompts]
         replies = replies_of(prompts, readers)
         try:
-            return await self.answer(request, chat.stream, pieces, options, replies, interface)
+            return await self.answer(chat.stream, pieces, options, replies, interface)
         except RequestError as error:
             raise RequestError(prompts[0].explained(str(error), interface.answer_field)) from None
 
     async def answer(
         self,
-        request: Request,
         stream: bool | None,
         prompts: list[Any],
         options: list[dict[str, Any]],
@@ -86,8 +137,7 @@ class Answering:
         scored: bool = False,
     ) -> Response:
         """Answers prompts."""
-        deadline = asyncio.get_running_loop().time() + self.settings.timeout
-        opened = AsyncExitStack()
+        deadline, opened = self._deadline, self._opened
 
         async def open_answers() -> tuple[list[Answer], Progress]:
             async with asyncio.timeout_at(deadline):
@@ -105,17 +155,24 @@ class Answering:
                     if interface.end:
                         yield interface.end
                 except (RunnerError, TimeoutError) as error:
-                    yield interface.line(replies.failed(self.gate.failure(error)))
+                    failure = self._answering.gate.failure(error, self._request)
+                    yield interface.line(replies.failed(failure))
 
             kept = _kept_alive(lines(), interface.waiting)
-            return _Stream(kept, interface.media_type, opened)
+            return _Stream(kept, interface.media_type, opened.pop_all())
 
         async def whole() -> Response:
-            async with opened:
-                answers, progress = await open_answers()
-                return JSONResponse(await replies.whole(answers, progress.events()))
+            answers, progress = await open_answers()
+            return JSONResponse(await replies.whole(answers, progress.events()))
 
-        return await _unless_gone(request, whole())
+        return await _unless_gone(self._request, whole())
+
+
+def _wrong_kind(served: ServedModel, embedders: Sequence[str]) -> str:
+    if served.options.embeds:
+        return f"{served.name!r} is a model of embeddings, which does not answer: /v1/embeddings"
+    have = ", ".join(map(repr, embedders)) or "no model here"
+    return f"{served.name!r} is a model that answers, and has no embeddings: {have} has"
 
 
 class _Stream(StreamingResponse):
@@ -145,8 +202,12 @@ async def _kept_alive(lines: AsyncIterator[str], waiting: str) -> AsyncIterator[
         yield text
 
 
-async def _unless_gone(request: Request, work: Any) -> Response:
-    """Does the work, unless the client hangs up first: then the work is cancelled."""
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, _Found]) -> _Found:
+    """Does the work, unless the client hangs up first: then the work is cancelled.
+
+    Raises:
+        ClientDisconnect: it has hung up.
+    """
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -159,7 +220,7 @@ async def _unless_gone(request: Request, work: Any) -> Response:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            return Response(status_code=BROKEN_OFF)
+            raise ClientDisconnect
         return await task
     finally:
         task.cancel()

@@ -1,23 +1,18 @@
-"""POST /v1/embeddings, of a server whose model embeds texts."""
+"""POST /v1/embeddings, of models that embed texts."""
 
-import asyncio
 import base64
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from runtime.embedder import Embedder
-from runtime.server.gate import Gate, application, both_routes
-from runtime.server.metrics import Metrics
+from runtime.server.answering import Answering
+from runtime.server.gate import both_routes
 from runtime.server.requests import NamesModel
-from runtime.server.settings import ServerSettings
 
 _MOST_TEXTS = 2048  # of a request, as OpenAI has it
 
@@ -34,48 +29,26 @@ class EmbeddingRequest(NamesModel):
         return [self.input] if isinstance(self.input, str) else self.input
 
 
-def make_embedding_app(embedder: Embedder, settings: ServerSettings) -> Starlette:
-    """Returns the application of a loaded model."""
-    server = _Server(embedder, settings)
+def routes(answering: Answering) -> list[Route]:
+    gate = answering.gate
 
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(embedder.close)
-
-    routes = [
-        *server.gate.routes(),
-        *both_routes("/embeddings", server.gate.guarded(server.embeddings)),
-    ]
-    return application(routes, settings, server.metrics, lifespan)
-
-
-class _Server:
-    def __init__(self, embedder: Embedder, settings: ServerSettings) -> None:
-        self._embedder = embedder
-        self._settings = settings
-        self._running = 0
-        self.metrics = Metrics(lambda: self._running, lambda: 0)
-        self.gate = Gate(settings, self.metrics, lambda: True)
-
-    async def embeddings(self, request: Request) -> Response:
-        body = await self.gate.body(request, EmbeddingRequest)
-        self._running += 1
-        try:
-            vectors = await asyncio.to_thread(self._embedder.embed, body.texts, body.prompt_name)
-        finally:
-            self._running -= 1
-        return JSONResponse(self._answer(vectors.rows, vectors.tokens, body.encoding_format))
-
-    def _answer(
-        self, rows: "NDArray[np.float32]", tokens: int, encoding: str | None
-    ) -> dict[str, Any]:
+    async def embeddings(request: Request) -> Response:
+        body = await gate.body(request, EmbeddingRequest)
+        async with answering.turn(request, body.model, embeds=True) as turn:
+            found = await turn.model.embed(body.texts, body.prompt_name)
         data = [
-            {"object": "embedding", "index": index, "embedding": _encoded(row, encoding)}
-            for index, row in enumerate(rows)
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": _encoded(row, body.encoding_format),
+            }
+            for index, row in enumerate(found.rows)
         ]
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return {"object": "list", "data": data, "model": self._settings.model, "usage": usage}
+        usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
+        answer: dict[str, Any] = {"object": "list", "data": data, "model": turn.served.name}
+        return JSONResponse({**answer, "usage": usage})
+
+    return both_routes("/embeddings", gate.guarded(embeddings))
 
 
 def _encoded(row: "NDArray[np.float32]", encoding: str | None) -> list[float] | str:

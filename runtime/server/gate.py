@@ -26,7 +26,9 @@ from runtime.server.metrics import Metrics
 from runtime.server.model import BusyError, ModelError
 from runtime.server.request_log import BROKEN_OFF, RequestLog
 from runtime.server.requests import Fields, NamesModel
+from runtime.server.served import ServedModel
 from runtime.server.settings import ServerSettings
+from runtime.server.shelf import Shelf
 
 _LOG = logging.getLogger("uvicorn.error")
 
@@ -79,17 +81,10 @@ def both_routes(path: str, endpoint: Endpoint, method: str = "POST") -> list[Rou
 
 
 class Gate:
-    """
-    Args:
-        is_ready: whether the model is loaded.
-    """
-
-    def __init__(
-        self, settings: ServerSettings, metrics: Metrics, is_ready: Callable[[], bool]
-    ) -> None:
+    def __init__(self, settings: ServerSettings, metrics: Metrics, shelf: Shelf) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._is_ready = is_ready
+        self._shelf = shelf
         self._unknown = UnknownFields(settings.strict_fields)
 
     def routes(self) -> list[Route]:
@@ -103,7 +98,7 @@ class Gate:
         ]
 
     async def health(self, _request: Request) -> Response:
-        ready = self._is_ready()
+        ready = self._shelf.ready
         return JSONResponse({"status": "ok" if ready else "loading"}, 200 if ready else 503)
 
     async def metrics_text(self, request: Request) -> Response:
@@ -112,12 +107,13 @@ class Gate:
 
     async def models(self, request: Request) -> Response:
         self.check_key(request)
-        return JSONResponse({"object": "list", "data": [self._model_object()]})
+        data = [_model_object(name) for name in self._shelf.names]
+        return JSONResponse({"object": "list", "data": data})
 
     async def one_model(self, request: Request) -> Response:
         self.check_key(request)
-        self.check_model(request.path_params["name"])
-        return JSONResponse(self._model_object())
+        served = self._shelf.find(request.path_params["name"]).served
+        return JSONResponse(_model_object(served.name))
 
     def guarded(self, work: Endpoint, interface: Interface = OPENAI) -> Endpoint:
         """Returns what does the work of a request whose key is right, and turns what can fail into
@@ -135,7 +131,7 @@ class Gate:
         except HttpError as error:
             response = error.response(interface.error)
         except (RunnerError, TimeoutError) as error:
-            response = self.failure(error).response(interface.error)
+            response = self.failure(error, request).response(interface.error)
         except ClientDisconnect:
             response = Response(status_code=BROKEN_OFF)
         except Exception:
@@ -147,7 +143,7 @@ class Gate:
             response.headers["X-Ignored-Fields"] = ignored
         return response
 
-    def failure(self, error: Exception) -> HttpError:
+    def failure(self, error: Exception, request: Request) -> HttpError:
         if isinstance(error, TimeoutError):
             seconds = self._settings.timeout
             return HttpError(
@@ -160,9 +156,10 @@ class Gate:
             return HttpError(500, str(error))
         if "context" not in str(error):
             return HttpError(400, str(error))
-        reason, report = str(error), self._settings.report
-        if report:  # by these words clients know it
-            most = report["model"]["max_context_len"]
+        reason = str(error)
+        served: ServedModel | None = getattr(request.state, "model", None)
+        most = None if served is None else served.context
+        if most is not None:  # by these words clients know it
             reason = f"This model's maximum context length is {most} tokens. However, {reason}"
         return HttpError(400, reason, code="context_length_exceeded")
 
@@ -199,18 +196,8 @@ class Gate:
         if names:
             request.state.ignored = ", ".join(names)[:_LONGEST_HEADER]
         if isinstance(body, NamesModel):
-            self.check_model(body.model)
+            request.state.model = self._shelf.find(body.model).served
         return body
-
-    def check_model(self, name: str) -> None:
-        # Ollama's clients name a version, by default the latest.
-        if self._settings.model not in (name, name.removesuffix(":latest")):
-            raise HttpError(
-                404,
-                f"there is no model {name!r}: this server has {self._settings.model!r}",
-                "model",
-                "model_not_found",
-            )
 
     def check_key(self, request: Request) -> None:
         key = self._settings.api_key
@@ -227,5 +214,6 @@ class Gate:
                 code="invalid_api_key",
             )
 
-    def _model_object(self) -> dict[str, Any]:
-        return {"id": self._settings.model, "object": "model", "created": 0, "owned_by": "thimble"}
+
+def _model_object(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "thimble"}

@@ -21,6 +21,7 @@ class TokenizeBody(Fields):
         with_pieces: each token with its text.
     """
 
+    model: str | None = Field(None, description="may be left out if there is one alone")
     content: str
     add_special: bool = False
     parse_special: No = False
@@ -28,39 +29,44 @@ class TokenizeBody(Fields):
 
 
 class DetokenizeBody(Fields):
+    model: str | None = Field(None, description="may be left out if there is one alone")
     tokens: Annotated[list[_Token], Field(max_length=1 << 20)]
 
 
 def routes(answering: Answering) -> list[Route]:
-    gate, model, settings = answering.gate, answering.model, answering.settings
+    gate, settings = answering.gate, answering.settings
 
     async def tokenize(request: Request) -> Response:
         body = await gate.body(request, TokenizeBody)
-        tokens = await model.encode(body.content, body.add_special) if body.content else []
-        if not body.with_pieces:
-            return JSONResponse({"tokens": tokens})
-        texts = await model.decode(tokens)
+        async with answering.turn(request, body.model) as turn:
+            model = turn.model
+            tokens = await model.encode(body.content, body.add_special) if body.content else []
+            if not body.with_pieces:
+                return JSONResponse({"tokens": tokens})
+            texts = await model.decode(tokens)
         pieces = zip(tokens, map(_piece, texts), strict=True)
         return JSONResponse({"tokens": [{"id": token, "piece": text} for token, text in pieces]})
 
     async def detokenize(request: Request) -> Response:
-        tokens = (await gate.body(request, DetokenizeBody)).tokens
-        count = settings.report["model"]["vocab_size"]
-        if tokens and max(tokens) >= count:
-            reason = f"tokens has {max(tokens)}, but the model has tokens 0 to {count - 1}"
-            raise HttpError(400, reason, "tokens")
-        texts = await model.decode(tokens)
+        body = await gate.body(request, DetokenizeBody)
+        tokens = body.tokens
+        async with answering.turn(request, body.model) as turn:
+            count = turn.served.report["model"]["vocab_size"]
+            if tokens and max(tokens) >= count:
+                reason = f"tokens has {max(tokens)}, but the model has tokens 0 to {count - 1}"
+                raise HttpError(400, reason, "tokens")
+            texts = await turn.model.decode(tokens)
         return JSONResponse({"content": b"".join(texts).decode("utf-8", "replace")})
 
-    async def props(_request: Request) -> Response:
-        template = model.template
-        context = settings.report["model"]["max_context_len"]
+    async def props(request: Request) -> Response:
+        served = answering.shelf.find(request.query_params.get("model")).served
+        request.state.model = served
         return JSONResponse(
             {
-                "default_generation_settings": {"n_ctx": context},
-                "total_slots": model.sequences,
-                "model_alias": settings.model,
-                "chat_template": "" if template is None else template.source,
+                "default_generation_settings": {"n_ctx": served.context},
+                "total_slots": served.options.sequences,
+                "model_alias": served.name,
+                "chat_template": served.template or "",
                 "build_info": f"thimble {settings.version}",
             }
         )

@@ -12,7 +12,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from runtime.chat_format.template import ChatTemplate
+from runtime.embedder import Embeddings
 from runtime.errors import RunnerError
+from runtime.server.embedding_process import Embed, run_embedder
 from runtime.server.model_process import (
     Accepted,
     Cancel,
@@ -31,7 +33,8 @@ from runtime.server.pace import Pace
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _LOG = logging.getLogger("uvicorn.error")
-_Command = Submit | Cancel | Encode | Decode | None
+_Coding = Encode | Decode | Embed
+_Command = Submit | Cancel | _Coding | None
 _RESTART_S = (0.1, 1.0, 5.0, 30.0)  # before the first, second ... restart in a row
 
 
@@ -155,7 +158,7 @@ class Model:
     @property
     def running(self) -> int:
         """The number of requests at work or waiting."""
-        return len(self._answers)
+        return len(self._answers) + len(self._codings)
 
     async def start(self) -> None:
         """Starts the process and waits until the model is loaded.
@@ -169,7 +172,10 @@ class Model:
         here, there = context.Pipe()
         self._connection = here
         self._process = context.Process(
-            target=run_model, args=(there, self._options), daemon=True, name="thimble-model"
+            target=run_embedder if self._options.embeds else run_model,
+            args=(there, self._options),
+            daemon=True,
+            name="thimble-model",
         )
         handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
         self._process.start()  # it inherits that signals are ignored: they are for the server
@@ -193,6 +199,7 @@ class Model:
         if self._process is not None:
             await asyncio.to_thread(self._process.join, 5)
             self._process.kill()
+            await asyncio.to_thread(self._process.join)
 
     async def submit(self, prompt: Any, options: dict[str, Any], scored: bool = False) -> Answer:
         """Starts an answer, which the caller must close.
@@ -204,11 +211,7 @@ class Model:
         """
         if not self._ready or self._connection is None:
             raise BusyError("the model is being loaded again: try again in a few seconds")
-        if len(self._answers) >= self.places:
-            raise BusyError(
-                f"{len(self._answers)} requests are at work or waiting: try again later",
-                self._pace.seconds_for(len(self._answers)),
-            )
+        self._need_place()
         if not self._answers:
             self._pace.begun(self._loop.time())
         answer = Answer(self, next(self._numbers))
@@ -245,7 +248,31 @@ class Model:
         """
         return await self._code(Decode(next(self._numbers), tokens))
 
-    async def _code(self, command: Encode | Decode) -> list[Any]:
+    async def embed(self, texts: list[str], prompt_name: str | None) -> Embeddings:
+        """Returns what Embedder.embed() does.
+
+        Raises:
+            RequestError: there is no such prompt.
+            BusyError: too many requests are waiting, or the model is being loaded again.
+            ModelError: its process ended.
+        """
+        self._need_place()
+        if not self.running:
+            self._pace.begun(self._loop.time())
+        try:
+            (embeddings,) = await self._code(Embed(next(self._numbers), texts, prompt_name))
+        finally:
+            self._pace.ended(self._loop.time())
+        return embeddings  # type: ignore[no-any-return]
+
+    def _need_place(self) -> None:
+        if self.running >= self.places:
+            raise BusyError(
+                f"{self.running} requests are at work or waiting: try again later",
+                self._pace.seconds_for(self.running),
+            )
+
+    async def _code(self, command: _Coding) -> list[Any]:
         if not self._ready:
             raise BusyError("the model is being loaded again: try again in a few seconds")
         coded: asyncio.Future[list[Any]] = self._loop.create_future()

@@ -27,6 +27,7 @@ class ModelOptions:
     Attributes:
         sequences: requests that run at once.
         waiting: requests that may wait for one of these.
+        embeds: whether it is a model of embeddings.
     """
 
     path: Path
@@ -36,6 +37,7 @@ class ModelOptions:
     draft: str | None = None
     sequences: int = 8
     waiting: int = 64
+    embeds: bool = False
 
     def load(self) -> Runner:
         """Loads the model.

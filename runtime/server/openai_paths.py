@@ -19,23 +19,23 @@ def routes(answering: Answering) -> list[Route]:
 
     async def chat(request: Request) -> Response:
         body = await gate.body(request, ChatRequest)
+        async with answering.turn(request, body.model) as turn:
 
-        def replies(prompts: list[Prompt], readers: list[Reader]) -> ChatAnswers:
-            reply = Reply("chat.completion", "chatcmpl", settings.model)
-            return ChatAnswers(body, prompts, readers, reply)
+            def replies(prompts: list[Prompt], readers: list[Reader]) -> ChatAnswers:
+                reply = Reply("chat.completion", "chatcmpl", turn.served.name)
+                return ChatAnswers(body, prompts, readers, reply)
 
-        return await answering.converse(request, body, replies)
+            return await turn.converse(body, replies)
 
     async def completions(request: Request) -> Response:
         body = await gate.body(request, CompletionRequest)
         prompts = completion_prompts(body)
-        reply = Reply("text_completion", "cmpl", settings.model)
         options = completion_options(body, len(prompts), settings.max_tokens)
-        answers = CompletionAnswers(body, prompts, reply)
         scored = bool(body.echo) and body.logprobs is not None
-        return await answering.answer(
-            request, body.stream, prompts, options, answers, scored=scored
-        )
+        async with answering.turn(request, body.model) as turn:
+            reply = Reply("text_completion", "cmpl", turn.served.name)
+            answers = CompletionAnswers(body, prompts, reply)
+            return await turn.answer(body.stream, prompts, options, answers, scored=scored)
 
     return [
         *both_routes("/chat/completions", gate.guarded(chat)),

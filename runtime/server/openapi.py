@@ -1,9 +1,11 @@
 """The server's description in OpenAPI 3.1."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from runtime.server.embeddings import EmbeddingRequest
 from runtime.server.llama_cpp import DetokenizeBody, TokenizeBody
 from runtime.server.messages.requests import CountRequest, MessageRequest
 from runtime.server.ollama.requests import ChatBody, GenerateBody
@@ -32,6 +34,7 @@ _ERRORS = {
 _POSTS: dict[str, tuple[str, type[Fields], str, str]] = {
     "/v1/chat/completions": ("Answer a conversation.", ChatRequest, "Answer", "Error"),
     "/v1/completions": ("Continue a text.", CompletionRequest, "Answer", "Error"),
+    "/v1/embeddings": ("Embed texts.", EmbeddingRequest, "Object", "Error"),
     "/v1/responses": ("Answer items.", ResponseRequest, "Object", "Error"),
     "/v1/messages": ("Answer messages.", MessageRequest, "Object", "AnthropicError"),
     "/v1/messages/count_tokens": (
@@ -42,17 +45,17 @@ _POSTS: dict[str, tuple[str, type[Fields], str, str]] = {
     ),
     "/api/chat": ("Answer a conversation, as Ollama does.", ChatBody, "Object", "OllamaError"),
     "/api/generate": ("Answer a prompt, as Ollama does.", GenerateBody, "Object", "OllamaError"),
-    "/api/show": ("Describe the model, as Ollama does.", NamesModel, "Object", "OllamaError"),
+    "/api/show": ("Describe a model, as Ollama does.", NamesModel, "Object", "OllamaError"),
     "/tokenize": ("Tell the tokens of a text.", TokenizeBody, "Object", "Error"),
     "/detokenize": ("Tell the text of tokens.", DetokenizeBody, "Object", "Error"),
 }
 
 
-def description(model: str, has_key: bool) -> dict[str, Any]:
+def description(models: Sequence[str], has_key: bool) -> dict[str, Any]:
     """Returns the description.
 
     Args:
-        model: what clients call it.
+        models: what clients call them.
         has_key: clients must show an API key.
     """
     bodies = list(dict.fromkeys(body for _, body, _, _ in _POSTS.values()))
@@ -61,7 +64,7 @@ def description(model: str, has_key: bool) -> dict[str, Any]:
     )
     for body in bodies:
         if issubclass(body, NamesModel):
-            definitions["$defs"][body.__name__]["properties"]["model"] = {"const": model}
+            definitions["$defs"][body.__name__]["properties"]["model"] = {"enum": list(models)}
     schemas = {**definitions["$defs"], **_ERROR_SCHEMAS, "Answer": _answer()}
     schemas["Object"] = {"type": "object"}
     return {
@@ -69,16 +72,16 @@ def description(model: str, has_key: bool) -> dict[str, Any]:
         "info": {
             "title": "Thimble",
             "version": "1",
-            "description": "The interfaces of OpenAI, Anthropic, Ollama and llama.cpp for one "
-            "model. Fields without effect: "
+            "description": "The interfaces of OpenAI, Anthropic, Ollama and llama.cpp. "
+            "Fields without effect: "
             + ", ".join(_ignored(ChatRequest, CompletionRequest, stream_options=StreamOptions))
             + "; of fields that are not listed, those that would change the answer are refused.",
         },
         "paths": {
             **{path: {"post": _post(path)} for path in _POSTS},
-            "/v1/models": {"get": _get("List the model.")},
+            "/v1/models": {"get": _get("List the models.")},
             "/v1/models/{name}": {
-                "get": _get("Describe the model.", missing=True),
+                "get": _get("Describe a model.", missing=True),
                 "parameters": [
                     {
                         "name": "name",
@@ -88,12 +91,12 @@ def description(model: str, has_key: bool) -> dict[str, Any]:
                     }
                 ],
             },
-            "/health": {"get": _get("Tell whether the model is loaded.", key=False, down=True)},
+            "/health": {"get": _get("Tell whether the models can answer.", key=False, down=True)},
             "/metrics": {"get": _get("Count requests, for Prometheus.", "text/plain")},
-            "/api/tags": {"get": _get("List the model, as Ollama does.")},
-            "/api/ps": {"get": _get("List the model if it is loaded, as Ollama does.")},
+            "/api/tags": {"get": _get("List the models, as Ollama does.")},
+            "/api/ps": {"get": _get("List the models that are loaded, as Ollama does.")},
             "/api/version": {"get": _get("Tell the version.")},
-            "/props": {"get": _get("Describe the model, as llama.cpp does.")},
+            "/props": {"get": _get("Describe a model, as llama.cpp does.", missing=True)},
         },
         "components": {
             "schemas": schemas,

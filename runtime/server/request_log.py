@@ -23,11 +23,12 @@ class RequestLog:
     """
     Args:
         routes: whose paths are told; others have no names of their own.
-        count: called with the path and the status of each request, when it has ended.
+        count: called with the path, the status and the model of each request, when it has ended;
+            "": it has no model.
     """
 
     def __init__(
-        self, app: ASGIApp, routes: Iterable[Route], count: Callable[[str, int], None]
+        self, app: ASGIApp, routes: Iterable[Route], count: Callable[[str, int, str], None]
     ) -> None:
         self._app = app
         self._paths: dict[object, str] = {}
@@ -63,8 +64,12 @@ class RequestLog:
         finally:
             path = self._paths.get(scope.get("endpoint"), _OTHER)
             status = status if complete else BROKEN_OFF
-            self._count(path, status)
+            served = scope.get("state", {}).get("model")
+            model = "" if served is None else served.name
+            self._count(path, status, model)
             seconds = time.monotonic() - began
             _LOG.info(
-                "%s %s: %d in %.3f s, request %s", scope["method"], path, status, seconds, name
+                "%s %s: %d in %.3f s, request %s%s",
+                *(scope["method"], path, status, seconds, name),
+                f", model {model}" if model else "",
             )

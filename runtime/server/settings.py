@@ -1,16 +1,13 @@
 """What the person who starts a server decides."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Limits and names of a server.
+    """Limits of a server.
 
     Attributes:
-        model: what clients call the model.
         api_key: what they must show; None: nothing.
         max_body: bytes of a request.
         max_tokens: of an answer; None: the context is the limit.
@@ -20,13 +17,10 @@ class ServerSettings:
             computer; None: any.
         relax: whether what is not supported of schemas is left out, and told in `schema_left_out`;
             otherwise it is an error.
-        report: what the file's report says of the model, its quantization and its context.
-        file_size: bytes of the file.
         version: of Thimble.
         strict_fields: whether requests with fields that the server does not know are refused.
     """
 
-    model: str
     api_key: str | None = None
     max_body: int = 1 << 20
     max_tokens: int | None = None
@@ -35,6 +29,4 @@ class ServerSettings:
     hosts: tuple[str, ...] | None = ()
     relax: bool = False
     strict_fields: bool = False
-    report: Mapping[str, Any] = field(default_factory=dict)
-    file_size: int = 0
     version: str = "0"

@@ -8,21 +8,15 @@ import httpx
 import numpy as np
 import openai
 import pytest
-from support.encoder_models import TEXTS, save_bert
+from support.encoder_models import TEXTS, export_embedder
 from support.servers import Server, serving
 
-from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
-from quant.scheme import Scheme
 from runtime import Embedder
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Path:
-    directory = tmp_path_factory.mktemp("embeddings")
-    save_bert(directory, "mean_tokens")
-    out = directory / "model.pte"
-    export_embedding(EmbeddingOptions(directory, out, Scheme("rtn8")))
-    return out
+    return export_embedder(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -76,5 +70,5 @@ def test_what_is_refused(fields: dict[str, object], sentence: str, server: Serve
 def test_other_paths(server: Server) -> None:
     assert [one.id for one in server.client().models.list()] == ["model"]
     assert httpx.get(server.address + "/health").json() == {"status": "ok"}
-    with pytest.raises(openai.NotFoundError, match="there is nothing at /v1/completions"):
+    with pytest.raises(openai.BadRequestError, match="'model' is a model of embeddings, which"):
         server.client().completions.create(model="model", prompt="a")

@@ -65,7 +65,7 @@ def test_a_format_without_its_schema() -> None:
 def test_the_readme_names_the_fields_without_effect() -> None:
     readme = (Path(__file__).resolve().parents[2] / "runtime/server/README.md").read_text("utf-8")
     named = readme.partition("`reasoning` is the same. ")[2].partition("have no effect")[0]
-    listed = description("m", False)["info"]["description"].partition("without effect: ")[2]
+    listed = description(["m"], False)["info"]["description"].partition("without effect: ")[2]
     assert set(re.findall(r"[a-z_.]{3,}", named)) == {
         *listed.partition(";")[0].split(", "),
         "and",

@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import save_file
 from support.encoders import DATA
+from support.once import made_once
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,6 +19,9 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+
+from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
+from quant.scheme import Scheme
 
 WORDS = "the cat sat on a mat and stock markets fell sharp ##ly query : naive 1 2 . , !".split()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -175,3 +180,15 @@ def _save_dense(
     weights = {f"linear.{key}": value for key, value in linear.state_dict().items()}
     save_file(weights, place / "model.safetensors")
     return torch.nn.Sequential(linear, getattr(torch.nn, activation)())
+
+
+def export_embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """model.pte of `save_bert`'s encoder."""
+
+    def make(directory: Path) -> Path:
+        save_bert(directory)
+        out = directory / "model.pte"
+        export_embedding(EmbeddingOptions(directory, out, Scheme("rtn8")))
+        return out
+
+    return made_once(tmp_path_factory, "embedder", make)

@@ -38,27 +38,42 @@ class Server:
 
     Attributes:
         address: such as http://127.0.0.1:4711.
+        said: the lines of its log, by now.
     """
 
-    def __init__(self, process: "subprocess.Popen[str]", address: str) -> None:
+    def __init__(self, process: "subprocess.Popen[str]", address: str, said: list[str]) -> None:
         self.process = process
         self.address = address
+        self.said = said
 
     def client(self, key: str = "none") -> openai.OpenAI:
         return openai.OpenAI(base_url=self.address + "/v1", api_key=key, max_retries=0, timeout=120)
 
     def metric(self, name: str) -> float:
+        """The sum over all that have a name and, in braces, at least these labels."""
         text = httpx.get(self.address + "/metrics").text
-        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
-        return float(found[1]) if found else 0.0
+        wanted, _, labels = name.rstrip("}").partition("{")
+        found = re.findall(r"^(\w+)(?:\{(.*)\})? (\S+)$", text, re.MULTILINE)
+        return sum(
+            float(value)
+            for other, own, value in found
+            if other == wanted and set(filter(None, labels.split(","))) <= set(own.split(","))
+        )
 
     def model_process(self) -> int:
         """The number of the model's process."""
+        processes = self.model_processes()
+        assert processes, "there is no process of the model"
+        return processes[0]
+
+    def model_processes(self) -> list[int]:
+        """Those of all models that are loaded."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        for child in children.read_text().split():
-            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                return int(child)
-        raise AssertionError("there is no process of the model")
+        return [
+            int(child)
+            for child in children.read_text().split()
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+        ]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -71,8 +86,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def serving(model: Path, *options: str) -> Iterator[Server]:
-    """A server of a model, which ends with Ctrl-C."""
+def serving(model: Path | str, *options: str) -> Iterator[Server]:
+    """A server of a model, or of several that are among the options; it ends with Ctrl-C."""
     command = [sys.executable, "-m", "runtime", "serve", str(model), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -81,13 +96,13 @@ def serving(model: Path, *options: str) -> Iterator[Server]:
     try:
         for line in process.stderr:
             said.append(line)
-            if found := re.search(r"is at (http://\S+)", line):
+            if found := re.search(r"(?:is|are) at (http://\S+)", line):
                 break
         else:
             raise AssertionError("".join(said))
         # A server that complains of much rubbish waits when nobody reads it.
         reader.start()
-        yield Server(process, found[1])
+        yield Server(process, found[1], said)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)

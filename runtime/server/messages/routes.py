@@ -18,21 +18,23 @@ from runtime.server.messages.requests import CountRequest, MessageRequest
 
 
 def routes(answering: Answering) -> list[Route]:
-    gate, model, settings = answering.gate, answering.model, answering.settings
+    gate = answering.gate
 
     async def create(request: Request) -> Response:
         chat = chat_of(await gate.body(request, MessageRequest))
+        async with answering.turn(request, chat.model) as turn:
 
-        def replies(_prompts: list[Prompt], readers: list[Reader]) -> MessageAnswers:
-            return MessageAnswers(settings.model, readers[0])
+            def replies(_prompts: list[Prompt], readers: list[Reader]) -> MessageAnswers:
+                return MessageAnswers(turn.served.name, readers[0])
 
-        return await answering.converse(request, chat, replies, ANTHROPIC)
+            return await turn.converse(chat, replies, ANTHROPIC)
 
     async def count_tokens(request: Request) -> Response:
         chat = chat_of(await gate.body(request, CountRequest))
-        template = need_template(model.template)
-        (prompt,) = await asyncio.to_thread(chat_prompts, chat, template)
-        return JSONResponse({"input_tokens": len(await model.encode(prompt.pieces))})
+        async with answering.turn(request, chat.model) as turn:
+            template = need_template(turn.model.template)
+            (prompt,) = await asyncio.to_thread(chat_prompts, chat, template)
+            return JSONResponse({"input_tokens": len(await turn.model.encode(prompt.pieces))})
 
     return [
         *both_routes("/messages", gate.guarded(create, ANTHROPIC)),

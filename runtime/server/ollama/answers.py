@@ -79,9 +79,13 @@ class OllamaAnswers:
         now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         return {"model": self._model, "created_at": now}
 
-    def loaded(self) -> _Json:
-        """The answer to a request without a prompt, which asks for the model alone."""
-        return {**self.head(), **self._lines.empty(), "done": True, "done_reason": "load"}
+    def loaded(self, reason: str) -> _Json:
+        """The answer to a request without a prompt, which asks for the model alone.
+
+        Args:
+            reason: "load" or "unload".
+        """
+        return {**self.head(), **self._lines.empty(), "done": True, "done_reason": reason}
 
     def _end(self, stats: _Json) -> _Json:
         reason = "stop" if self._answer.stop is not None else finish_reason(stats)

@@ -1,55 +1,67 @@
-"""The model as Ollama's clients list it."""
+"""Models as Ollama's clients list them."""
 
 import hashlib
 import json
+import math
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runtime.chat_format.template import ChatTemplate
-from runtime.server.settings import ServerSettings
+from runtime.chat_format.template import takes_tools
+from runtime.server.served import ServedModel
+from runtime.server.shelf import Place
 
 _Json = dict[str, Any]
 
 
-def listed(settings: ServerSettings) -> _Json:
+def listed(served: ServedModel) -> _Json:
     """An entry of /api/tags and /api/ps."""
-    name = f"{settings.model}:latest"
-    digest = hashlib.sha256(json.dumps(settings.report, sort_keys=True).encode()).hexdigest()
+    name = f"{served.name}:latest"
+    digest = hashlib.sha256(json.dumps(served.report, sort_keys=True).encode()).hexdigest()
     return {
         "name": name,
         "model": name,
         "modified_at": "1970-01-01T00:00:00Z",
-        "size": settings.file_size,
+        "size": served.file_size,
         "digest": digest,
-        "details": _details(settings),
+        "details": _details(served),
     }
 
 
-def running(settings: ServerSettings) -> _Json:
-    """An entry of /api/ps: the model never goes."""
+def running(place: Place) -> _Json:
+    """An entry of /api/ps."""
     return {
-        **listed(settings),
-        "expires_at": "9999-12-31T23:59:59Z",
+        **listed(place.served),
+        "size": place.served.memory,
+        "expires_at": _expires(place),
         "size_vram": 0,
-        "context_length": settings.report["model"]["max_context_len"],
+        "context_length": place.served.context,
     }
 
 
-def shown(settings: ServerSettings, template: ChatTemplate | None) -> _Json:
+def _expires(place: Place) -> str:
+    if place.keep is None or not math.isfinite(place.keep):
+        return "9999-12-31T23:59:59Z"
+    seconds = place.keep if place.expires_in is None else place.expires_in
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    return at.isoformat().replace("+00:00", "Z")
+
+
+def shown(served: ServedModel) -> _Json:
     """The answer of /api/show."""
-    model = settings.report["model"]
+    model = served.report["model"]
     family = model["model_type"]
-    can = ["completion"]
-    if template is not None and template.takes_tools:
+    can = ["embedding"] if served.options.embeds else ["completion"]
+    if served.template is not None and takes_tools(served.template):
         can.append("tools")
     return {
         "modelfile": "",
         "parameters": "",
-        "template": "" if template is None else template.source,
-        "details": _details(settings),
+        "template": served.template or "",
+        "details": _details(served),
         "model_info": {
             "general.architecture": family,
             "general.parameter_count": model["parameters"],
-            f"{family}.context_length": model["max_context_len"],
+            f"{family}.context_length": served.context,
             f"{family}.embedding_length": model["hidden_size"],
             f"{family}.block_count": model["num_hidden_layers"],
         },
@@ -57,15 +69,15 @@ def shown(settings: ServerSettings, template: ChatTemplate | None) -> _Json:
     }
 
 
-def _details(settings: ServerSettings) -> _Json:
-    model = settings.report["model"]
+def _details(served: ServedModel) -> _Json:
+    model = served.report["model"]
     return {
         "parent_model": "",
         "format": "pte",
         "family": model["model_type"],
         "families": [model["model_type"]],
         "parameter_size": _short(model["parameters"]),
-        "quantization_level": settings.report["quantization"]["scheme"],
+        "quantization_level": served.report["quantization"]["scheme"],
     }
 
 

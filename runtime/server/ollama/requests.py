@@ -1,11 +1,15 @@
 """The bodies of POST /api/chat and /api/generate."""
 
+import math
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from runtime.server.requests import Fields, FunctionTool, NamesModel, Zero
 
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d*)?)(ns|us|ms|s|m|h)")
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
@@ -64,6 +68,23 @@ class Message(Fields):
     tool_call_id: str | None = None
 
 
+def seconds_of(duration: float | str | None) -> float | None:
+    """Seconds of a number or of texts such as 5m and 1h30m; below 0 is for ever; None: neither."""
+    if isinstance(duration, str):
+        text = duration.removeprefix("-")
+        parts = _DURATION.findall(text)
+        if "".join(number + unit for number, unit in parts) == text != "":
+            seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        elif re.fullmatch(r"\d+(\.\d*)?", text):
+            seconds = float(text)
+        else:
+            return None
+        duration = -seconds if text != duration else seconds
+    if duration is None or math.isnan(duration):
+        return None
+    return math.inf if duration < 0 else duration
+
+
 class OllamaRequest(NamesModel):
     """What both bodies have."""
 
@@ -71,7 +92,14 @@ class OllamaRequest(NamesModel):
     format: Literal["", "json"] | dict[str, Any] | None = None
     options: Options | None = None
     think: bool | Literal["low", "medium", "high"] | None = None
-    keep_alive: float | str | None = Field(None, description="no effect: the model stays")
+    keep_alive: float | str | None = Field(
+        None, description="seconds, or such as 5m: how long the model stays; 0: not at all"
+    )
+
+    @property
+    def keep(self) -> float | None:
+        """`keep_alive` in seconds; None: it is not given, or is none."""
+        return seconds_of(self.keep_alive)
 
     @property
     def fields(self) -> dict[str, Any]:

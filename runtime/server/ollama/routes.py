@@ -15,24 +15,37 @@ from runtime.server.gate import Endpoint
 from runtime.server.interface import OLLAMA
 from runtime.server.ollama.answers import ChatLines, GenerateLines, OllamaAnswers
 from runtime.server.ollama.models import listed, running, shown
-from runtime.server.ollama.requests import Call, ChatBody, GenerateBody, Message
+from runtime.server.ollama.requests import Call, ChatBody, GenerateBody, Message, OllamaRequest
 from runtime.server.requests import CompletionRequest, NamesModel, chat_request
 
 
 def routes(answering: Answering) -> list[Route]:
-    gate, model, settings = answering.gate, answering.model, answering.settings
+    gate, settings, shelf = answering.gate, answering.settings, answering.shelf
+
+    async def loaded(
+        request: Request, body: OllamaRequest, lines: ChatLines | GenerateLines
+    ) -> Response:
+        """Answers a request without a prompt: it loads the model, or unloads it."""
+        if body.keep == 0:
+            shelf.dismiss(shelf.find(body.model))
+        else:
+            async with answering.turn(request, body.model, keep=body.keep):
+                pass
+        answers = OllamaAnswers(body.model, PlainReader(), lines)
+        return JSONResponse(answers.loaded("unload" if body.keep == 0 else "load"))
 
     async def chat(request: Request) -> Response:
         body = await gate.body(request, ChatBody)
         if not body.messages:
-            return JSONResponse(OllamaAnswers(body.model, PlainReader(), ChatLines()).loaded())
+            return await loaded(request, body, ChatLines())
         tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
         fields = {**body.fields, "messages": _messages(body.messages), "tools": tools or None}
 
         def replies(_prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
             return OllamaAnswers(body.model, readers[0], ChatLines())
 
-        return await answering.converse(request, chat_request(fields), replies, OLLAMA)
+        async with answering.turn(request, body.model, keep=body.keep) as turn:
+            return await turn.converse(chat_request(fields), replies, OLLAMA)
 
     async def generate(request: Request) -> Response:
         body = await gate.body(request, GenerateBody)
@@ -41,17 +54,17 @@ def routes(answering: Answering) -> list[Route]:
             return OllamaAnswers(body.model, readers[0], GenerateLines())
 
         if not body.prompt:
-            return JSONResponse(replies([], [PlainReader()]).loaded())
-        if not body.raw and model.template is not None:
-            system = [{"role": "system", "content": body.system}] if body.system else []
-            messages = [*system, {"role": "user", "content": body.prompt}]
-            chat = chat_request({**body.fields, "messages": messages})
-            return await answering.converse(request, chat, replies, OLLAMA)
-        options = _plain_options(body, settings.max_tokens)
-        answers = replies([], [PlainReader()])
-        return await answering.answer(
-            request, body.stream is not False, [body.prompt], [options], answers, OLLAMA
-        )
+            return await loaded(request, body, GenerateLines())
+        async with answering.turn(request, body.model, keep=body.keep) as turn:
+            if not body.raw and turn.model.template is not None:
+                system = [{"role": "system", "content": body.system}] if body.system else []
+                messages = [*system, {"role": "user", "content": body.prompt}]
+                chat = chat_request({**body.fields, "messages": messages})
+                return await turn.converse(chat, replies, OLLAMA)
+            options = _plain_options(body, settings.max_tokens)
+            answers = replies([], [PlainReader()])
+            stream = body.stream is not False
+            return await turn.answer(stream, [body.prompt], [options], answers, OLLAMA)
 
     def told(what: Callable[[], dict[str, Any]]) -> Endpoint:
         async def tell(_request: Request) -> Response:
@@ -59,16 +72,23 @@ def routes(answering: Answering) -> list[Route]:
 
         return gate.guarded(tell, OLLAMA)
 
+    def tags() -> dict[str, Any]:
+        return {"models": [listed(place.served) for place in shelf.places]}
+
+    def ps() -> dict[str, Any]:
+        loaded = (place for place in shelf.places if place.model is not None)
+        return {"models": [running(place) for place in loaded]}
+
     async def show(request: Request) -> Response:
-        await gate.body(request, NamesModel)
-        return JSONResponse(shown(settings, model.template))
+        body = await gate.body(request, NamesModel)
+        return JSONResponse(shown(shelf.find(body.model).served))
 
     return [
         Route("/api/chat", gate.guarded(chat, OLLAMA), methods=["POST"]),
         Route("/api/generate", gate.guarded(generate, OLLAMA), methods=["POST"]),
         Route("/api/show", gate.guarded(show, OLLAMA), methods=["POST"]),
-        Route("/api/tags", told(lambda: {"models": [listed(settings)]})),
-        Route("/api/ps", told(lambda: {"models": [running(settings)] if model.ready else []})),
+        Route("/api/tags", told(tags)),
+        Route("/api/ps", told(ps)),
         Route("/api/version", told(lambda: {"version": settings.version})),
     ]
 

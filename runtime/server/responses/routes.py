@@ -19,23 +19,25 @@ from runtime.server.responses.store import ResponseStore, Stored
 
 
 def routes(answering: Answering) -> list[Route]:
-    gate, model, store = answering.gate, answering.model, ResponseStore()
+    gate, store = answering.gate, ResponseStore()
 
     async def create(request: Request) -> Response:
         body = await gate.body(request, ResponseRequest)
         before = _continued(store, body.previous_response_id)
         messages = [*before, *messages_of(body.input)]
 
-        async def count(text: str) -> int:
-            return len(await model.encode(text))
-
         def keep(response: dict[str, Any], answered: list[dict[str, Any]]) -> None:
             store.add(response, _items(body), [*messages, *answered])
 
-        def replies(prompts: list[Prompt], readers: list[Reader]) -> ResponseAnswers:
-            return ResponseAnswers(body, prompts[0], readers[0], count, keep)
+        async with answering.turn(request, body.model) as turn:
 
-        return await answering.converse(request, chat_of(body, before), replies, RESPONSES)
+            async def count(text: str) -> int:
+                return len(await turn.model.encode(text))
+
+            def replies(prompts: list[Prompt], readers: list[Reader]) -> ResponseAnswers:
+                return ResponseAnswers(body, prompts[0], readers[0], count, keep)
+
+            return await turn.converse(chat_of(body, before), replies, RESPONSES)
 
     def stored(request: Request) -> Stored:
         name = request.path_params["name"]

@@ -1,0 +1,131 @@
+"""The models that `python -m runtime serve` is given: their names, and what their files say."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from exporter.chat_template.blob import read_source
+from exporter.errors import ExportError
+from exporter.file.pte import CHAT_TEMPLATE, read_blob, read_report
+from quant.machine.memory_size import show_size
+from runtime.errors import RunnerError
+
+if TYPE_CHECKING:
+    from runtime.server.model_process import ModelOptions
+    from runtime.server.served import ServedModel
+
+_PROCESS = 50_000_000  # bytes of a model's process beside the model
+_CACHED_BYTES = {"float32": 4, "float16": 2, "int8": 1}
+_SHARE = 0.8  # of the computer's memory
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+def named(given: Sequence[str], name: str | None) -> dict[str, Path]:
+    """Returns the files of models by their names.
+
+    Args:
+        given: each a file or NAME=FILE.
+        name: of the only one.
+
+    Raises:
+        RunnerError: there is no such file, or two models have the same name.
+    """
+    found: dict[str, Path] = {}
+    for text in given:
+        own, equals, file = text.partition("=")
+        if not equals or Path(text).is_file():
+            own, file = "", text
+        path = Path(file)
+        if not path.is_file():
+            raise RunnerError(f"{path} does not exist: give a .pte file")
+        own = own or name or path.stem
+        if own in found:
+            raise RunnerError(
+                f"{found[own]} and {path} are both called {own!r}: give one another name, as "
+                f"NAME={path}"
+            )
+        found[own] = path
+    if name is not None and len(found) > 1:
+        raise RunnerError("--name is for one model: give each as NAME=FILE")
+    return found
+
+
+def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedModel":
+    """Returns what is known of a model before it is loaded.
+
+    Args:
+        options: of its process; whether it embeds is read from the file.
+        is_alone: it is loaded at once, and what is wrong with its file is told then.
+
+    Raises:
+        RunnerError: the file cannot be read.
+    """
+    from runtime.server.served import ServedModel
+
+    report: dict[str, Any] = {}
+    template = None
+    try:
+        report = read_report(options.path)
+        if report.get("model", {}).get("chat_template"):
+            template = read_source(read_blob(options.path, CHAT_TEMPLATE))
+        if not is_alone and "model_type" not in report.get("model", {}):
+            raise ExportError(f"{options.path} is a program of tensors, not a model of texts")
+    except ExportError as error:
+        if not is_alone:
+            raise RunnerError(str(error).removesuffix(".")) from None
+    embeds = report.get("model", {}).get("task") == "embedding"
+    size = options.path.stat().st_size
+    memory = size + _PROCESS + (0 if embeds else options.sequences * _cache(report, options))
+    return ServedModel(name, replace(options, embeds=embeds), report, template, size, memory)
+
+
+def _cache(report: Mapping[str, Any], options: "ModelOptions") -> int:
+    """Bytes of an answer's keys and values, at most."""
+    model = report.get("model", {})
+    heads, width = model.get("num_key_value_heads", 0), model.get("head_dim", 0)
+    layers = model.get("num_hidden_layers", 0)
+    numbers = sum(a * b for a, b in zip(_each(heads, layers), _each(width, layers), strict=False))
+    quantization = report.get("quantization", {})
+    own = "float32" if quantization.get("scheme") == "none" else "float16"
+    own = "int8" if quantization.get("int8_heads") else own
+    kind = own if options.kv_cache == "default" else options.kv_cache
+    return int(2 * numbers * model.get("max_context_len", 0) * _CACHED_BYTES[kind])
+
+
+def _each(value: int | list[int], layers: int) -> list[int]:
+    return value if isinstance(value, list) else [value] * layers
+
+
+def room_of(models: "Sequence[ServedModel]", given: int | None) -> float:
+    """Returns the bytes that the loaded models may need.
+
+    Args:
+        given: by --max-memory; None: most of this computer's memory; without limit for one model.
+
+    Raises:
+        RunnerError: one of them does not fit alone.
+    """
+    if given is None and len(models) == 1:
+        return math.inf
+    most = int(_SHARE * _memory()) if given is None else given
+    for served in models:
+        if served.memory > most:
+            limit = "--max-memory is" if given is not None else "this computer allows"
+            raise RunnerError(
+                f"{served.name!r} needs about {show_size(served.memory)} of memory, but {limit} "
+                f"{show_size(most)}: set --max-memory to that much or more, or take a smaller "
+                "--parallel or model"
+            )
+    return most
+
+
+def _memory() -> int:
+    """Bytes of this computer's memory, or of what this process may use of it."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(whole, int(_CGROUP.read_text()))
+    except (OSError, ValueError):  # there is no such file, or no limit
+        return whole

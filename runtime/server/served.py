@@ -1,0 +1,33 @@
+"""A model that a server was started with, as it is known before it is loaded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.server.model_process import ModelOptions
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """
+    Attributes:
+        name: what clients call it.
+        report: what the file's report says of the model, its quantization and its context.
+        template: the source of its chat template; None: it has none.
+        file_size: bytes.
+        memory: bytes that it needs once it is loaded, estimated.
+    """
+
+    name: str
+    options: ModelOptions
+    report: Mapping[str, Any]
+    template: str | None
+    file_size: int
+    memory: int
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens of a text; None: the report does not say."""
+        model = self.report.get("model", {})
+        context: int | None = model.get("max_context_len", model.get("max_seq_len"))
+        return context
