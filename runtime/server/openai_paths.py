@@ -30,7 +30,7 @@ def routes(answering: Answering) -> list[Route]:
         body = await gate.body(request, CompletionRequest)
         prompts = completion_prompts(body)
         reply = Reply("text_completion", "cmpl", settings.model)
-        options = completion_options(body, len(prompts), settings.max_tokens)
+        options = completion_options(body, len(prompts), settings.max_tokens, settings.relax)
         answers = CompletionAnswers(body, prompts, reply)
         scored = bool(body.echo) and body.logprobs is not None
         return await answering.answer(

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from runtime.server.requests import Fields, FunctionTool, NamesModel, Zero
+from runtime.server.fields import Fields
+from runtime.server.requests import FunctionTool, NamesModel, TopK, Zero
 
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
@@ -13,7 +14,7 @@ class Options(Fields):
     """How an answer is chosen, and where it ends."""
 
     temperature: float | None = Field(None, ge=0, le=2)
-    top_k: int | None = Field(None, ge=0)
+    top_k: TopK | None = None
     top_p: float | None = Field(None, ge=0, le=1)
     min_p: float | None = Field(None, ge=0, le=1)
     seed: _Seed | None = None
