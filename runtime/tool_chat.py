@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any, Unpack
 
 from runtime.answer_options import AnswerOptions, read_stops
+from runtime.binding.c_arguments import constraint
 from runtime.chat_format.calls import Event, Text, ToolCall
 from runtime.chat_format.conversation import ToolChoice, prepare
 from runtime.chat_format.reader import Reader
@@ -77,8 +78,8 @@ def ask(
         tool_choice: `auto`, `none`, `required`, or the name of the function that must be called,
             exactly once.
         variables: what else the template knows, such as `enable_thinking`.
-        options: see AnswerOptions; of the constraints json_schema alone, which the answer matches
-            where it calls nothing. The texts of `stop` are looked for in the answer's text alone.
+        options: see AnswerOptions; the answer matches a constraint where it calls nothing. The
+            texts of `stop` are looked for in the answer's text alone.
 
     Raises:
         RunnerError: the model has no chat template or refuses the messages, an option is not valid,
@@ -95,7 +96,12 @@ def ask(
             json_schema = json.loads(json_schema)
         except ValueError as error:
             raise RunnerError(f"json_schema is not JSON: {error}") from None
-    prompt = prepare(template, messages, tools, choice, parallel, json_schema, variables)
+    regex, texts = options.pop("regex", None), options.pop("choice", None)
+    grammar = options.pop("grammar", None)
+    constraint(json_schema, regex, texts, grammar)  # refuses several, and what is none
+    prompt = prepare(
+        template, messages, tools, choice, parallel, json_schema, variables, regex, texts, grammar
+    )
     if prompt.grammar is not None:
         options["grammar"] = prompt.grammar
     reader, wanted = prompt.reader, None
@@ -108,5 +114,7 @@ def ask(
             tokens, max_new_tokens, special_apart=True, wanted=wanted, **options
         )
     except RunnerError as error:
-        raise RunnerError(prompt.explained(str(error), "json_schema")) from None
+        given = {"json_schema": json_schema, "regex": regex, "choice": texts, "grammar": grammar}
+        name = next((name for name, value in given.items() if value is not None), "")
+        raise RunnerError(prompt.explained(str(error), name)) from None
     return Reply(generation, reader)

@@ -23,10 +23,11 @@ _REASONING = {
     "<|channel>thought": ("<|channel>thought", "<channel|>"),
 }
 _BLANK = "[ \\n]*"
-_ANSWER = "the-answer"  # what a grammar calls the schema of an answer without calls
+_ANSWER = "the-answer"  # what a grammar calls the constraint of an answer without calls
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 ToolChoice = str | Mapping[str, Any]
+_Wanted = tuple[str, Any] | None  # the constraint of the answer: its option, and the value
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Prompt:
         pieces: the text, up to where the answer begins.
         grammar: in GBNF, which the answer must match; None: any text.
         reader: of the answer, whose special tokens must be pieces of their own.
-        described: of the grammar's rules that are schemas, what each describes.
+        described: of the grammar's rules that are constraints, what each describes.
     """
 
     pieces: list[Piece]
@@ -49,7 +50,7 @@ class Prompt:
         """Returns why the grammar was refused, in terms of what the client gave.
 
         Args:
-            answer: the name of the field with the schema of the answer.
+            answer: the name of the field with the constraint of the answer.
         """
 
         fields = {
@@ -57,7 +58,7 @@ class Prompt:
             for rule, of in self.described.items()
         }
         reason = re.sub(r"the rule (schema-of-[\w-]+)", lambda m: fields.get(m[1], m[0]), reason)
-        return reason.replace("the grammar, or a JSON schema in it,", " or ".join(fields.values()))
+        return reason.replace("the grammar, or a constraint in it,", " or ".join(fields.values()))
 
 
 def prepare(
@@ -68,6 +69,9 @@ def prepare(
     parallel_tool_calls: bool = True,
     json_schema: Mapping[str, Any] | bool | None = None,
     variables: Mapping[str, Any] | None = None,
+    regex: str | None = None,
+    choice: Sequence[str] | None = None,
+    grammar: str | None = None,
 ) -> Prompt:
     """Returns the prompt of a conversation.
 
@@ -78,16 +82,28 @@ def prepare(
         tool_choice: whether the model may call functions: `auto`, `none`, `required`, or the one
             that it must call, exactly once, its name or in OpenAI's form.
         parallel_tool_calls: it may call several at once, if its format has that.
-        json_schema: of the answer, where it calls nothing.
+        json_schema, regex, choice, grammar: of AnswerOptions, at most one: what the answer is where
+            it calls nothing.
         variables: what else the template knows, such as `enable_thinking`.
 
     Raises:
         RunnerError: a message or a function is not valid, the template refuses them, or the model
             cannot call functions.
     """
+    constraints = [
+        (kind, value)
+        for kind, value in (
+            ("json_schema", json_schema),
+            ("regex", regex),
+            ("choice", choice),
+            ("grammar", grammar),
+        )
+        if value is not None
+    ]
+    wanted = constraints[0] if constraints else None
     try:
         return _prepare(
-            template, messages, tools, tool_choice, parallel_tool_calls, json_schema, variables
+            template, messages, tools, tool_choice, parallel_tool_calls, wanted, variables
         )
     except RecursionError:
         raise RunnerError("the messages or the functions are nested too deeply") from None
@@ -99,7 +115,7 @@ def _prepare(
     tools: Sequence[Mapping[str, Any]],
     tool_choice: ToolChoice,
     parallel_tool_calls: bool,
-    json_schema: Mapping[str, Any] | bool | None,
+    wanted: _Wanted,
     variables: Mapping[str, Any] | None,
 ) -> Prompt:
     prepared = prepare_messages(messages, template.source)
@@ -109,7 +125,7 @@ def _prepare(
     pieces = template.render(prepared, tools or None, variables)
     grammar = Grammar(template.special)
     if isinstance(calls or find_format(template.source, template.special.texts), Harmony):
-        text = _harmony_grammar(grammar, called, tool_choice, json_schema)
+        text = _harmony_grammar(grammar, called, tool_choice, wanted)
         return Prompt(pieces, text, HarmonyReader(template.special, called), grammar.described)
     reasoning = next((m for mark, m in _REASONING.items() if mark in template.source), None)
     prompt = "".join(piece for piece, literal in pieces if literal).rstrip()
@@ -118,10 +134,10 @@ def _prepare(
     several = parallel_tool_calls and calls is not None and calls.parallel and not named
     heads = [] if calls is None else calls.heads(_callable(tools, "auto"))
     writer = _Writer(grammar, calls, heads, reasoning, reasons, reasoned)
-    text = writer.grammar(called, tool_choice, several, json_schema)
+    text = writer.grammar(called, tool_choice, several, wanted)
     offered = None if reasoned and text is not None else reasoning
-    has_schema = json_schema is not None
-    reader = MarkedReader(template.special, calls, called, offered, reasons, one_branch=has_schema)
+    constrained = wanted is not None
+    reader = MarkedReader(template.special, calls, called, offered, reasons, one_branch=constrained)
     return Prompt(pieces, text, reader, grammar.described)
 
 
@@ -219,13 +235,13 @@ class _Writer:
         called: Sequence[Tool],
         choice: ToolChoice,
         several: bool,
-        json_schema: Mapping[str, Any] | bool | None,
+        wanted: _Wanted,
     ) -> str | None:
         """Returns the grammar; None: any text."""
         grammar, calls = self._grammar, self._calls
-        if json_schema is None and calls is None:
+        if wanted is None and calls is None:
             return None
-        text = None if json_schema is None else grammar.json(json_schema, _ANSWER)
+        text = None if wanted is None else grammar.constrained(*wanted, _ANSWER)
         if calls is None:
             return self._root(text or "")
         if not called:  # `none`: there is text, and no call in it
@@ -288,12 +304,12 @@ def _harmony_grammar(
     grammar: Grammar,
     called: Sequence[Tool],
     choice: ToolChoice,
-    json_schema: Mapping[str, Any] | bool | None,
+    wanted: _Wanted,
 ) -> str | None:
     """The grammar of gpt-oss's answers; None: any text."""
-    if not called and json_schema is None:
+    if not called and wanted is None:
         return None
-    text = ".*" if json_schema is None else grammar.json(json_schema, _ANSWER)
+    text = ".*" if wanted is None else grammar.constrained(*wanted, _ANSWER)
     last = []
     if called:
         calls = Harmony().grammar(grammar, called, several=False)
@@ -301,7 +317,7 @@ def _harmony_grammar(
     if not called or choice == "auto":
         last.append(f"{grammar.literal('<|channel|>final<|message|>')} {text}")
     before = [grammar.literal("<|channel|>analysis<|message|>")]
-    if json_schema is None:  # what the model tells of the call that it will make
+    if wanted is None:  # what the model tells of the call that it will make
         before.append(grammar.literal("<|channel|>commentary<|message|>"))
     end = grammar.literal("<|end|><|start|>assistant")
     return grammar.text(f"( {grammar.one_of(before)} .* {end} )* {grammar.one_of(last)}")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from runtime.chat_format.special_tokens import SpecialTokens
+from runtime.errors import RunnerError
 
 # The white space that models were trained to write in JSON.
 _SPACED = {"item_separator": ", ", "key_separator": ": "}
@@ -18,7 +19,7 @@ class Grammar:
         special: those that literals have.
 
     Attributes:
-        described: of the rules that are schemas, what each describes.
+        described: of the rules that are constraints, what each describes.
     """
 
     def __init__(self, special: SpecialTokens) -> None:
@@ -53,7 +54,28 @@ class Grammar:
         """
         if isinstance(schema, Mapping) and "x-guidance" not in schema:
             schema = {**schema, "x-guidance": _SPACED}
-        expression = "%json " + json.dumps(schema, ensure_ascii=True)
+        return self._described("%json " + json.dumps(schema, ensure_ascii=True), of)
+
+    def constrained(self, kind: str, value: Any, of: str) -> str:
+        """What a constraint allows.
+
+        Args:
+            kind, value: an option of AnswerOptions.
+            of: see json().
+
+        Raises:
+            RunnerError: it is a choice of nothing.
+        """
+        if kind == "json_schema":
+            return self.json(value, of)
+        if kind == "choice":
+            if not value:
+                raise RunnerError("choice is empty, but must be a list of one text or more")
+            return self._described(" | ".join(map(_quoted, value)), of)
+        word = "%regex" if kind == "regex" else "%gbnf"
+        return self._described(f"{word} {_quoted(value)}", of)
+
+    def _described(self, expression: str, of: str) -> str:
         name = "schema-of-" + re.sub("[^A-Za-z0-9_-]+", "-", of)
         while self._rules.get(name, expression) != expression:
             name += "-"  # another place's name differs only in what a rule's may not have

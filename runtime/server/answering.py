@@ -125,7 +125,9 @@ class Turn:
         try:
             return await self.answer(chat.stream, pieces, options, replies, interface)
         except RequestError as error:
-            raise RequestError(prompts[0].explained(str(error), interface.answer_field)) from None
+            field = chat.constraint.field if chat.constraint else None
+            explained = prompts[0].explained(str(error), field or interface.answer_field)
+            raise RequestError(explained) from None
 
     async def answer(
         self,

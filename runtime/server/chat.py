@@ -12,7 +12,7 @@ from runtime.server.errors import HttpError
 from runtime.server.interface import OPENAI
 from runtime.server.model import Answer
 from runtime.server.replies import ChatChoice, Reply, chat_logprobs, usage
-from runtime.server.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, NamedTool
+from runtime.server.requests import ChatRequest, NamedTool
 
 
 def chat_prompts(request: ChatRequest, template: ChatTemplate) -> list[Prompt]:
@@ -21,7 +21,8 @@ def chat_prompts(request: ChatRequest, template: ChatTemplate) -> list[Prompt]:
     Raises:
         RunnerError: the template refuses the messages, or a function is not valid.
     """
-    choice = request.tool_choice or "auto"
+    tools, choice = request.offered
+    constraint = request.constraint
     variables = dict(request.chat_template_kwargs or {})
     if request.reasoning_effort is not None:
         variables.setdefault("reasoning_effort", request.reasoning_effort)
@@ -31,23 +32,14 @@ def chat_prompts(request: ChatRequest, template: ChatTemplate) -> list[Prompt]:
         prepare(
             template,
             [message.model_dump(exclude_none=True) for message in request.messages],
-            tools=[tool.model_dump(exclude_none=True) for tool in request.tools or []],
+            tools=[tool.model_dump(exclude_none=True) for tool in tools],
             tool_choice=choice.model_dump() if isinstance(choice, NamedTool) else choice,
             parallel_tool_calls=True if parallel is None else parallel,
-            json_schema=answer_schema(request),
             variables=variables,
+            **({constraint.kind: constraint.value} if constraint else {}),
         )
         for _ in range(request.n or 1)
     ]
-
-
-def answer_schema(request: ChatRequest) -> dict[str, Any] | bool | None:
-    match request.response_format:
-        case JsonObjectFormat(schema_=schema):
-            return {"type": "object"} if schema is None else schema
-        case JsonSchemaFormat(json_schema=named):
-            return {} if named.schema_ is None else named.schema_
-    return None
 
 
 def chat_options(

@@ -7,7 +7,7 @@ from runtime.binding.logprobs import TokenLogprob
 from runtime.server.errors import HttpError
 from runtime.server.model import Answer
 from runtime.server.replies import Offsets, Reply, completion_logprobs, finish_reason, usage
-from runtime.server.requests import CompletionRequest
+from runtime.server.requests import NO_LIMIT, CompletionRequest
 
 _DEFAULT_TOKENS = 16
 
@@ -28,11 +28,17 @@ def completion_prompts(request: CompletionRequest) -> list[Any]:
 
 
 def completion_options(
-    request: CompletionRequest, count: int, most_tokens: int | None
+    request: CompletionRequest, count: int, most_tokens: int | None, relax: bool
 ) -> list[dict[str, Any]]:
     options = request.options()
-    tokens = _DEFAULT_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
-    options["max_new_tokens"] = tokens if most_tokens is None else min(tokens, most_tokens)
+    wanted = _DEFAULT_TOKENS if request.max_tokens is None else request.max_tokens
+    wants = [max(wanted, 1)] if wanted != NO_LIMIT else []
+    limits = [*wants, *([] if most_tokens is None else [most_tokens])]
+    if limits:
+        options["max_new_tokens"] = min(limits)
+    if request.constraint is not None:
+        options[request.constraint.kind] = request.constraint.value
+        options["schema_unsupported"] = "relax" if relax else "refuse"
     if request.logprobs is not None:
         options["logprobs"] = request.logprobs
     seed = options.get("seed")
@@ -60,14 +66,15 @@ class CompletionAnswers:
                 self._texts[index] += more.text
                 self._entries[index] += more.logprobs
         choices = [self._choice(index, answer) for index, answer in enumerate(answers)]
-        return self._reply.whole(choices, self._usage(answers))
+        return {**self._reply.whole(choices, self._usage(answers)), **_left_out(answers[0])}
 
     async def chunks(
         self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
     ) -> AsyncIterator[dict[str, Any]]:
         async for index, more in events:
             if more is None:
-                yield self._chunk(index, "", [], finish_reason(answers[index].stats))
+                ended = self._chunk(index, "", [], finish_reason(answers[index].stats))
+                yield {**ended, **_left_out(answers[index])}
             else:
                 yield self._chunk(index, more.text, more.logprobs, None)
         options = self._request.stream_options
@@ -122,6 +129,12 @@ class CompletionAnswers:
             logprobs = completion_logprobs(entries, self._offsets[index])
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
         return self._reply.chunk([choice])
+
+
+def _left_out(answer: Answer) -> dict[str, Any]:
+    """What was left out of the request's schema, if anything was."""
+    sentences = answer.stats.get("left_out")
+    return {"schema_left_out": sentences} if sentences else {}
 
 
 def _told(answer: Answer) -> str:

@@ -4,41 +4,69 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from runtime.server.errors import HttpError
 
-# They change the answer, so a client must not believe that they were obeyed.
-UNSUPPORTED = frozenset(
-    {
-        "add_generation_prompt",
-        "allowed_token_ids",
-        "audio",
-        "bad_words",
-        "bad_words_ids",
-        "continue_final_message",
-        "dimensions",
-        "document",
-        "documents",
-        "early_stopping",
-        "ignore_eos",
-        "image",
-        "image_url",
-        "images",
-        "input_audio",
-        "length_penalty",
-        "min_tokens",
-        "mm_processor_kwargs",
-        "prompt_embeds",
-        "prompt_logprobs",
-        "stop_token_ids",
-        "thinking_budget",
-        "thinking_token_budget",
-        "truncate_prompt_tokens",
-        "use_beam_search",
-        "web_search_options",
-    }
-)
+
+class Fields(BaseModel):
+    """An object of a request. Fields that it does not list are kept apart, for UnknownFields."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+_ANYTHING = object()
+# Fields that would change the answer, so that a client must not believe that they were obeyed:
+# those of vLLM, of llama.cpp, of Ollama and of OpenAI that the server does not have. Of each the
+# value that asks for nothing, or several; of those without one false, 0 and what is empty do.
+UNSUPPORTED: dict[str, object] = {
+    **dict.fromkeys(
+        (
+            *("allowed_token_ids", "audio", "bad_words", "bad_words_ids", "chat_template"),
+            *("continue_final_message", "dimensions", "disable_additional_properties", "document"),
+            *("documents", "dry_multiplier", "dynatemp_range", "early_stopping", "ebnf", "echo"),
+            *("grammar_lazy", "ignore_eos", "image", "image_data", "image_url", "images"),
+            *("include_stop_str_in_output", "input_audio", "logit_bias_eog", "logits_processors"),
+            *("logprob_token_ids", "logprobs", "lora", "min_keep", "min_tokens", "mirostat"),
+            *("mm_processor_kwargs", "multimodal_data", "n_indent", "n_probs", "no_stop_trim"),
+            *("post_sampling_probs", "prompt_embeds", "raw"),
+            *("reasoning_in_content", "repetition_detection", "return_tokens_as_token_ids"),
+            *("samplers", "stop_token_ids", "structural_tag", "t_max_predict_ms", "top_a"),
+            *("top_logprobs", "truncate_prompt_tokens", "use_beam_search", "watermarking"),
+            *("web_search_options", "whitespace_pattern", "guided_whitespace_pattern"),
+            *("xtc_probability",),
+        ),
+        None,
+    ),
+    "add_generation_prompt": True,
+    "best_of": 1,
+    "length_penalty": 1,
+    "n_cmpl": 1,
+    "n_predict": -1,
+    "parse_tool_calls": True,
+    "prompt_logprobs": _ANYTHING,
+    "reasoning_budget": -1,
+    "reasoning_budget_tokens": -1,
+    "reasoning_format": ("auto", "deepseek"),
+    "repeat_last_n": -1,
+    "repeat_penalty": 1,
+    "skip_special_tokens": True,
+    "tfs_z": 1,
+    "thinking_budget": -1,
+    "thinking_budget_tokens": -1,
+    "thinking_token_budget": -1,
+    "top_n_sigma": -1,
+    "typ_p": 1,
+    "typical_p": 1,
+}
+# What the server calls otherwise.
+_CALLED = {
+    "ebnf": "grammar",
+    "n_cmpl": "n",
+    "n_predict": "max_tokens",
+    "n_probs": "logprobs",
+    "repeat_penalty": "repetition_penalty",
+}
 _LOG = logging.getLogger("uvicorn.error")
 _MOST_TOLD = 200  # names, since clients choose them
 _LONGEST = 80  # characters of one
@@ -62,10 +90,14 @@ class UnknownFields:
         Raises:
             HttpError: one is refused.
         """
-        names = list(dict.fromkeys(_taken(body, "")))
-        for name in names:
-            if self._strict or name.rpartition(".")[2] in UNSUPPORTED:
-                raise HttpError(400, f"{name} is not supported", name, "unsupported_parameter")
+        taken = list(_taken(body, ""))
+        for name, value in taken:
+            last = name.rpartition(".")[2]
+            if self._strict or _changes_answer(last, value):
+                other = f": use {_CALLED[last]}" if last in _CALLED else ""
+                reason = f"{name} is not supported{other}"
+                raise HttpError(400, reason, name, "unsupported_parameter")
+        names = list(dict.fromkeys(name for name, _ in taken))
         for name in names:
             if name not in self._told and len(self._told) < _MOST_TOLD:
                 self._told.add(name)
@@ -73,8 +105,18 @@ class UnknownFields:
         return names
 
 
-def _taken(value: Any, place: str) -> Iterator[str]:
-    """Iterates over the names of fields inside a value; numbers of lists' members are left out."""
+def _changes_answer(name: str, value: Any) -> bool:
+    if name not in UNSUPPORTED:
+        return False
+    nothing = UNSUPPORTED[name]
+    if nothing is None:
+        return bool(value)
+    return value not in nothing if isinstance(nothing, tuple) else value != nothing
+
+
+def _taken(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """Iterates over the fields inside a value that are not known; their names leave the numbers of
+    lists' members out."""
     if isinstance(value, list):
         for member in value:
             yield from _taken(member, place)
@@ -84,7 +126,7 @@ def _taken(value: Any, place: str) -> Iterator[str]:
     for name, given in list(extra.items()):
         del extra[name]
         if given is not None:
-            yield f"{place}{_plain(name)}"
+            yield f"{place}{_plain(name)}", given
     for name, field in type(value).model_fields.items():
         yield from _taken(getattr(value, name), f"{place}{field.alias or name}.")
 

@@ -19,13 +19,13 @@ from starlette.types import Lifespan
 
 from runtime.errors import RunnerError
 from runtime.server.errors import HttpError, not_valid
-from runtime.server.fields import UnknownFields
+from runtime.server.fields import Fields, UnknownFields
 from runtime.server.hosts import HostCheck
 from runtime.server.interface import OLLAMA, OPENAI, Interface
 from runtime.server.metrics import Metrics
 from runtime.server.model import BusyError, ModelError
 from runtime.server.request_log import BROKEN_OFF, RequestLog
-from runtime.server.requests import Fields, NamesModel
+from runtime.server.requests import NamesModel
 from runtime.server.served import ServedModel
 from runtime.server.settings import ServerSettings
 from runtime.server.shelf import Shelf

@@ -9,7 +9,8 @@ from starlette.routing import Route
 
 from runtime.server.answering import Answering
 from runtime.server.errors import HttpError
-from runtime.server.requests import Fields, No
+from runtime.server.fields import Fields
+from runtime.server.requests import No
 
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 

@@ -30,7 +30,7 @@ def routes(answering: Answering) -> list[Route]:
     async def completions(request: Request) -> Response:
         body = await gate.body(request, CompletionRequest)
         prompts = completion_prompts(body)
-        options = completion_options(body, len(prompts), settings.max_tokens)
+        options = completion_options(body, len(prompts), settings.max_tokens, settings.relax)
         scored = bool(body.echo) and body.logprobs is not None
         async with answering.turn(request, body.model) as turn:
             reply = Reply("text_completion", "cmpl", turn.served.name)

@@ -6,13 +6,13 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from runtime.server.embeddings import EmbeddingRequest
+from runtime.server.fields import Fields
 from runtime.server.llama_cpp import DetokenizeBody, TokenizeBody
 from runtime.server.messages.requests import CountRequest, MessageRequest
 from runtime.server.ollama.requests import ChatBody, GenerateBody
 from runtime.server.requests import (
     ChatRequest,
     CompletionRequest,
-    Fields,
     NamesModel,
     StreamOptions,
 )

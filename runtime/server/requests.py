@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     create_model,
@@ -18,7 +16,9 @@ from pydantic import (
 )
 
 from runtime.answer_options import NUMBERS, AnswerNumber
+from runtime.server.constraints import Constrained
 from runtime.server.errors import not_valid
+from runtime.server.fields import Fields
 
 MAX_TOKENS = 2**31 - 1
 _MOST_STOPS = 64
@@ -33,13 +33,16 @@ def _refuse(value: bool) -> bool:
     return value
 
 
+def _need(value: bool) -> bool:
+    if not value:
+        raise ValueError("false is not supported")
+    return value
+
+
 # Pydantic takes 0 for Literal[False], and false for Literal[0].
 No = Annotated[bool, Field(json_schema_extra={"const": False}), AfterValidator(_refuse)]
+Yes = Annotated[bool, Field(json_schema_extra={"const": True}), AfterValidator(_need)]
 Zero = Annotated[int, Field(ge=0, le=0)]
-
-
-class Fields(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
 
 
 class Ignored(Fields):
@@ -61,6 +64,20 @@ class NamesModel(Ignored):
     model: str = Field(description="as GET /v1/models lists it")
 
 
+def _some_or_no_limit(limit: int) -> int:
+    if limit == 0:
+        raise ValueError("0 is not supported: at least 1 token, or -1 for no limit")
+    return limit
+
+
+NO_LIMIT = -1
+Limit = Annotated[
+    int,
+    Field(ge=NO_LIMIT, le=MAX_TOKENS, description="-1: no limit"),
+    AfterValidator(_some_or_no_limit),
+]
+
+
 class StreamOptions(Fields):
     include_usage: bool | None = None
     include_obfuscation: bool | None = Field(None, description="no effect")
@@ -71,9 +88,12 @@ _NO_FIELDS = {"max_new_tokens", "special_text", "logprobs"}
 FIELD_NUMBERS = tuple(number for number in NUMBERS if number.name not in _NO_FIELDS)
 _OPENAI = {"temperature", "top_p", "presence_penalty", "frequency_penalty"}
 _MOST = {"temperature": 2}  # OpenAI's bound
+TopK = Annotated[int, Field(ge=-1, le=MAX_TOKENS), AfterValidator(lambda k: max(k, 0))]
 
 
 def _field(number: AnswerNumber) -> Any:
+    if number.name == "top_k":
+        return TopK | None, Field(None, description="not OpenAI's; -1 and 0: from all tokens")
     high = _MOST.get(number.name, number.high)
     about = None if number.name in _OPENAI else "not OpenAI's"
     return number.type | None, Field(None, ge=number.low, le=high, description=about)
@@ -87,8 +107,8 @@ else:  # a field for each number
     )
 
 
-class Sampling(_Numbers):
-    """How an answer is chosen, and where it ends."""
+class Sampling(_Numbers, Constrained):
+    """What an answer must be, how it is chosen, and where it ends."""
 
     seed: _Seed | None = None
     n: int | None = Field(None, ge=1, le=16)
@@ -186,47 +206,36 @@ class NamedTool(Fields):
     function: NamedFunction
 
 
-class JsonSchema(Fields):
-    name: str
-    description: str | None = None
-    schema_: dict[str, Any] | None = Field(None, alias="schema")
-    strict: bool | None = None
+class AllowedTools(Fields):
+    mode: Literal["auto", "required"]
+    tools: list[NamedTool] = Field(min_length=1)
 
 
-class TextFormat(Fields):
-    type: Literal["text"]
+class AllowedChoice(Fields):
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
 
-
-class JsonObjectFormat(Fields):
-    type: Literal["json_object"]
-    schema_: dict[str, Any] | None = Field(
-        None, alias="schema", description="of the object; not OpenAI's"
-    )
-
-
-class JsonSchemaFormat(Fields):
-    type: Literal["json_schema"]
-    json_schema: JsonSchema
-
-
-ResponseFormat = Annotated[
-    TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")
-]
+    @property
+    def names(self) -> list[str]:
+        return [tool.function.name for tool in self.allowed_tools.tools]
 
 
 class ChatRequest(Sampling):
     """The body of POST /v1/chat/completions."""
 
     messages: list[Message] = Field(min_length=1)
-    max_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
-    max_completion_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    max_tokens: Limit | None = None
+    max_completion_tokens: Limit | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    response_format: ResponseFormat | None = None
     tools: list[FunctionTool] | None = Field(None, max_length=128)
     functions: None = Field(None, description="tools' older form: not supported")
     function_call: None = Field(None, description="tool_choice's older form: not supported")
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tool_choice: (
+        Literal["none", "auto", "required", "any"]
+        | Annotated[NamedTool | AllowedChoice, Field(discriminator="type")]
+        | None
+    ) = Field(None, description="any, which is not OpenAI's: required")
     parallel_tool_calls: bool | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
         None
@@ -234,6 +243,7 @@ class ChatRequest(Sampling):
     chat_template_kwargs: dict[str, Any] | None = Field(
         None, description="what the template knows, such as enable_thinking; not OpenAI's"
     )
+    add_special_tokens: No | None = Field(None, description="vLLM's: the template has them")
     modalities: list[Literal["text"]] | None = Field(None, description="no effect: text alone")
     verbosity: str | None = Field(None, description="no effect")
 
@@ -244,12 +254,25 @@ class ChatRequest(Sampling):
         if self.tool_choice not in (None, "none") and not self.tools:
             raise ValueError("tool_choice needs tools")
         names = [tool.function.name for tool in self.tools or []]
+        allowed = self.tool_choice.names if isinstance(self.tool_choice, AllowedChoice) else []
+        for name in set(allowed).difference(names):
+            raise ValueError(f"tool_choice allows {name!r}, which is not in tools")
         if len(set(names)) < len(names):
             raise ValueError("two of the tools have the same name")
         return self
 
+    @property
+    def offered(self) -> tuple[list[FunctionTool], Literal["none", "auto", "required"] | NamedTool]:
+        """The functions that the model is told of, and how it may call them."""
+        tools, choice = self.tools or [], self.tool_choice
+        if isinstance(choice, AllowedChoice):
+            names = choice.names
+            return [t for t in tools if t.function.name in names], choice.allowed_tools.mode
+        return tools, "required" if choice == "any" else choice or "auto"
+
     def max_new_tokens(self) -> int | None:
-        return self.max_completion_tokens or self.max_tokens
+        limit = self.max_completion_tokens or self.max_tokens
+        return None if limit == NO_LIMIT else limit
 
 
 def chat_request(fields: dict[str, Any]) -> ChatRequest:
@@ -276,9 +299,12 @@ class CompletionRequest(Sampling):
     """The body of POST /v1/completions."""
 
     prompt: _Prompt
-    max_tokens: int | None = Field(None, ge=0, le=MAX_TOKENS, description="16 unless given")
+    max_tokens: int | None = Field(
+        None, ge=NO_LIMIT, le=MAX_TOKENS, description="16 unless given; -1: no limit"
+    )
     logprobs: int | None = Field(None, ge=0, le=20)
     echo: bool | None = None
+    add_special_tokens: Yes | None = Field(None, description="vLLM's: the prompt gets them")
     best_of: Literal[1] | None = Field(None, description="1 alone")
     suffix: None = None
 

@@ -237,6 +237,6 @@ def test_a_refusal_names_what_the_client_gave() -> None:
         reason = f"the rule schema-of-{of}: the JSON schema has a fault"
         said = prompt.explained(reason, "response_format")
         assert said == f"{field}: the JSON schema has a fault"
-    reason = "the grammar, or a JSON schema in it, has no text that matches"
+    reason = "the grammar, or a constraint in it, has no text that matches"
     said = prompt.explained(reason, "response_format")
     assert said == " or ".join(names.values()) + " has no text that matches"

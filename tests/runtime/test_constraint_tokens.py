@@ -150,7 +150,15 @@ REFUSALS = [
     ("root ::= %json " + '{"items":' * 200 + "{}" + "}" * 200, "the rule root has a JSON "
      "schema that cannot be read: the JSON is not valid at line 1, column 1177: it has more than "
      "128 levels"),
-    ("root ::= %json false", "the grammar, or a JSON schema in it, has no text that matches"),
+    ('root ::= a\na ::= %regex "a\\\\1"', "the rule a: the regular expression 'a\\1' is refused at "
+     "offset 1: the back reference \\1 is not supported"),
+    ("root ::= %regex a", BEFORE.replace("10", "17") + "a text in quotes must follow %regex"),
+    ('root ::= %gbnf "a ::= \\"b\\""', "the rule root: the grammar has no rule named root: it is "
+     "where texts begin"),
+    ('root ::= %gbnf "root ::= a"', "the rule root: the grammar is not valid at line 1, column "
+     "10: the rule a is used here, but is nowhere defined"),
+    ('root ::= %regex "a(?!)"', "the grammar, or a constraint in it, has no text that matches"),
+    ("root ::= %json false", "the grammar, or a constraint in it, has no text that matches"),
 ]  # fmt: skip
 
 
@@ -177,6 +185,12 @@ TEXTS = [
     (TWICE, f"{ONE};2", REFUSED),
     (TREES, "[[],[[]]]17", MATCHES),
     (TREES, "[[1]]", REFUSED),
+    ('root ::= "<" %regex "[a-c]+|\\u0022" ">"', "<ab>", ENDS),
+    ('root ::= "<" %regex "[a-c]+|\\u0022" ">"', '<">', ENDS),
+    ('root ::= "<" %regex "[a-c]+" ">"', "<abd", REFUSED),
+    # Each grammar has its own rules.
+    ('root ::= a %gbnf "root ::= a+\\na ::= \\"y\\"" a\na ::= "x"', "xyyx", ENDS),
+    ('root ::= a %gbnf "root ::= a+\\na ::= \\"y\\"" a\na ::= "x"', "xx", REFUSED),
     (f"root ::= %json # the call\n {SPACED}", '{ "name" : "f", "arguments": {}}', ENDS),
     ("root ::= %json {} | %json true | %json{}", '{"a":1}', ENDS),
 ]

@@ -1,6 +1,7 @@
 """The interfaces beside chat completions, asked by the clients of those who made them."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,9 @@ def test_a_response_of_a_schema_and_of_functions(client: openai.OpenAI) -> None:
     answer = client.responses.parse(**ASKED, text_format=Person, max_output_tokens=400)
     assert isinstance(answer.output_parsed, Person)
     asked: dict[str, Any] = {**ASKED, "tools": [FUNCTION], "max_output_tokens": 400}
-    for choice in ({"type": "function", "name": "f"}, "required"):
+    named = {"type": "function", "name": "f"}
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [named]}
+    for choice in (named, "required", "any", allowed):
         called = client.responses.create(**asked, tool_choice=choice, parallel_tool_calls=False)
         (call,) = called.output
         assert call.type == "function_call" and call.name == "f"
@@ -298,6 +301,73 @@ def test_tokens(server: Server) -> None:
     props = httpx.get(server.address + "/props").json()
     assert props["default_generation_settings"]["n_ctx"] == 2048
     assert not any("/" in str(value) for name, value in props.items() if name != "chat_template")
+
+
+ALLOWED = {
+    "type": "allowed_tools",
+    "allowed_tools": {
+        "mode": "required",
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+    },
+}
+DIGITS = "root ::= digit{3}\ndigit ::= [0-9]\n"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+@pytest.mark.parametrize(
+    ("fields", "pattern"),
+    [
+        ({"regex": "[a-c]{3}"}, "[a-c]{3}"),
+        ({"choice": ["left ", 'ri"ght']}, 'left |ri"ght'),
+        ({"grammar": DIGITS}, "[0-9]{3}"),
+        ({"guided_regex": "[a-c]{3}", "grammar": ""}, "[a-c]{3}"),
+        ({"guided_choice": ["yes", "no"]}, "yes|no"),
+        ({"guided_grammar": DIGITS}, "[0-9]{3}"),
+        ({"guided_json": '{"enum": ["x"]}'}, '"x"'),
+        ({"json_schema": {"enum": ["x"]}}, '"x"'),
+        ({"structured_outputs": {"regex": "[a-c]{3}"}}, "[a-c]{3}"),
+        ({"structured_outputs": {"choice": ["yes", "no"]}}, "yes|no"),
+        ({"structured_outputs": {"grammar": DIGITS}}, "[0-9]{3}"),
+        ({"structured_outputs": {"json": {"enum": ["x"]}}}, '"x"'),
+        ({"response_format": {"type": "json_object", "schema": {"enum": ["x"]}}}, '"x"'),
+    ],
+)
+def test_what_an_answer_must_be(
+    server: Server, path: str, fields: dict[str, Any], pattern: str
+) -> None:
+    asked = {"messages": MESSAGE["messages"]} if "chat" in path else {"prompt": USER}
+    body = {"model": "stories", "max_tokens": 60, "seed": 1, **asked, **fields}
+    choice = httpx.post(server.address + path, json=body, timeout=60).json()["choices"][0]
+    text = choice["message"]["content"] if "chat" in path else choice["text"]
+    assert re.fullmatch(pattern, text) and choice["finish_reason"] == "stop"
+
+
+def test_fields_as_clients_of_local_models_send_them(server: Server) -> None:
+    def asked(path: str = "/v1/chat/completions", **fields: Any) -> Any:
+        body = {"model": "stories", "messages": MESSAGE["messages"], "temperature": 0, **fields}
+        answer = httpx.post(server.address + path, json=body, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["choices"][0]
+
+    plain = asked(max_tokens=8)["message"]["content"]
+    harmless = {"top_k": -1, "ignore_eos": False, "min_tokens": 0, "length_penalty": 1.0}
+    harmless |= {"bad_words": [], "typical_p": 1, "reasoning_format": "deepseek"}
+    harmless |= {"stop": [f"z{n}" for n in range(9)], "reasoning_effort": "max"}
+    assert asked(max_tokens=8, **harmless)["message"]["content"] == plain
+    stop = plain[-2:]
+    for limit in ({"max_tokens": -1}, {"max_tokens": None}, {"max_completion_tokens": -1}):
+        assert asked(stop=stop, **limit)["message"]["content"] == plain[: plain.index(stop)]
+    said = asked("/v1/completions", prompt=USER, messages=None, max_tokens=-1, top_k=0, stop=".")
+    assert said["finish_reason"] == "stop" and len(said["text"]) > 30
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in "fg"
+    ]
+    for seed in range(3):
+        for choice in (ALLOWED, "any"):
+            one = {"parallel_tool_calls": False, "temperature": 1, "seed": seed}
+            found = asked(tools=tools, tool_choice=choice, max_tokens=400, **one)
+            (call,) = found["message"]["tool_calls"]
+            assert call["function"]["name"] in ("f" if choice == ALLOWED else "fg")
 
 
 def test_fields_that_are_not_known(server: Server) -> None:

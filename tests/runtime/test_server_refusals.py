@@ -75,7 +75,36 @@ def test_the_readme_names_the_fields_without_effect() -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "sentence"),
     [
-        ({"ignore_eos": True}, 400, "ignore_eos is not supported"),
+        ({"ignore_eos": True}, 400, "^ignore_eos is not supported$"),
+        ({"n_predict": 5}, 400, "^n_predict is not supported: use max_tokens$"),
+        ({"typical_p": 0.5}, 400, "^typical_p is not supported$"),
+        ({"prompt_logprobs": 0}, 400, "^prompt_logprobs is not supported$"),
+        ({"structured_outputs": {"structural_tag": "x"}}, 400, "structural_tag is not supported"),
+        ({"add_special_tokens": True}, 400, "^add_special_tokens: true is not supported"),
+        ({"max_tokens": 0}, 400, "^max_tokens: 0 is not supported: at least 1 token, or -1"),
+        ({"top_k": -2}, 400, "^top_k is -2, but must be at least -1"),
+        ({"regex": "a", "guided_choice": ["b"]}, 400, "^regex and guided_choice are given, but an"),
+        ({"grammar": "x", "response_format": {"type": "json_object"}}, 400, "^response_format and"),
+        ({"structured_outputs": {"regex": "a", "json": {}}}, 400, "^structured_outputs.json and"),
+        ({"regex": "a\\1"}, 400, "^regex: the regular expression 'a.1' is refused at offset 1"),
+        ({"guided_grammar": "root ::= a"}, 400, "^guided_grammar: the grammar is not valid at"),
+        ({"guided_json": "{"}, 400, "^guided_json is a text, but not a schema in JSON"),
+        ({"json_schema": {"if": {}}}, 400, '^json_schema: the JSON schema has the keyword "if"'),
+        ({"choice": []}, 400, "^choice must be a list of length 1 or more"),
+        (
+            {
+                "tools": [{"type": "function", "function": {"name": "f"}}],
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "allowed_tools": {
+                        "mode": "auto",
+                        "tools": [{"type": "function", "function": {"name": "g"}}],
+                    },
+                },
+            },
+            400,
+            "^tool_choice allows 'g', which is not in tools",
+        ),
         ({"functions": []}, 400, "functions must be null"),
         ({"temperature": 3}, 400, "temperature is 3, but must be at most 2$"),
         ({"messages": []}, 400, "messages must be a list of length 1 or more"),

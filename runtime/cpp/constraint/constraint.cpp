@@ -52,8 +52,11 @@ Result<Program> compile_constraint(const ConstraintText& text, const TokenNames&
   Result<Program> program = compile_program(grammar, *node);
   if (program.ok()) return program;
   std::string name = name_of(text.kind);
-  if (text.kind == Kind::kGrammar && text.text.find("%json") != text.text.npos) {
-    name += ", or a JSON schema in it,";  // a server's users give it only that
+  for (const char* within : {"%json", "%regex", "%gbnf"}) {
+    if (text.kind == Kind::kGrammar && text.text.find(within) != text.text.npos) {
+      name += ", or a constraint in it,";  // a server's users give it only that
+      break;
+    }
   }
   return Status::error(name + " " + program.message());
 }

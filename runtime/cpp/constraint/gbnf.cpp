@@ -9,6 +9,7 @@
 
 #include "constraint/code_points.h"
 #include "constraint/json.h"
+#include "constraint/regex.h"
 #include "constraint/schema.h"
 #include "tokenizer/utf8.h"
 
@@ -162,6 +163,10 @@ class Parser {
         if (!parse_token(&part)) return false;
       } else if (take("%json")) {
         if (!parse_schema_of(&part)) return false;
+      } else if (take("%regex")) {
+        if (!parse_regex_of(&part)) return false;
+      } else if (take("%gbnf")) {
+        if (!parse_grammar_of(&part)) return false;
       } else if (c == '!') {
         return fail("! is not supported: name the tokens that may come");
       } else {
@@ -255,27 +260,54 @@ class Parser {
 
   bool parse_schema_of(Grammar::Node* node) {
     skip_space(/*lines=*/true);
-    const std::string rule = "the rule " + rule_name_;
     const Result<Json> schema = parse_json_within(text_, &at_);
     if (!schema.ok()) {
-      error_ = Status::error(rule + " has a JSON schema that cannot be read: " + schema.message());
+      error_ = Status::error("the rule " + rule_name_ +
+                             " has a JSON schema that cannot be read: " + schema.message());
       return false;
     }
     const auto [place, is_new] = schemas_.try_emplace(to_text(*schema));
     if (is_new) {
       SchemaReading own{reading_->relax, {}};
       const Result<Grammar::Node> compiled = schema_node(*schema, tokens_, grammar_, &own);
-      if (!compiled.ok()) {
-        error_ = Status::error(rule + ": " + compiled.message());
-        return false;
-      }
-      place->second = grammar_->shared(*compiled);
-      for (const std::string& note : own.notes) reading_->note(rule + ": " + note);
-      for (const std::string& what : own.left_out) {
-        reading_->left_out.push_back(rule + ": " + what);
-      }
+      if (!take_within(compiled, own, &place->second)) return false;
     }
     *node = place->second;
+    return true;
+  }
+
+  /// The regular expression in the quotes behind %regex.
+  bool parse_regex_of(Grammar::Node* node) {
+    std::string text;
+    return parse_text_behind("%regex", &text) &&
+           take_within(parse_regex(text, grammar_), SchemaReading{}, node);
+  }
+
+  /// The grammar in the quotes behind %gbnf, which has rules of its own.
+  bool parse_grammar_of(Grammar::Node* node) {
+    std::string text;
+    if (!parse_text_behind("%gbnf", &text)) return false;
+    SchemaReading own{reading_->relax, {}};
+    const Result<Grammar::Node> parsed = parse_gbnf(text, tokens_, grammar_, &own);
+    return take_within(parsed, own, node);
+  }
+
+  bool parse_text_behind(const std::string& word, std::string* text) {
+    skip_space(/*lines=*/true);
+    return peek() == '"' ? parse_text(text) : fail("a text in quotes must follow " + word);
+  }
+
+  /// Takes what stands within the rule that is parsed, and what is to be told of it.
+  bool take_within(const Result<Grammar::Node>& parsed, const SchemaReading& own,
+                   Grammar::Node* node) {
+    const std::string rule = "the rule " + rule_name_ + ": ";
+    if (!parsed.ok()) {
+      error_ = Status::error(rule + parsed.message());
+      return false;
+    }
+    *node = grammar_->shared(*parsed);
+    for (const std::string& note : own.notes) reading_->note(rule + note);
+    for (const std::string& what : own.left_out) reading_->left_out.push_back(rule + what);
     return true;
   }
 

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from runtime.server.requests import MAX_TOKENS, Fields, Name, NamesModel
+from runtime.server.fields import Fields
+from runtime.server.requests import MAX_TOKENS, Name, NamesModel, TopK
 
 
 class _Block(Fields):
@@ -106,4 +107,4 @@ class MessageRequest(CountRequest):
     stream: bool | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
-    top_k: int | None = Field(None, ge=0)
+    top_k: TopK | None = None

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from runtime.server.requests import Fields, FunctionTool, NamesModel, Zero
+from runtime.server.fields import Fields
+from runtime.server.requests import FunctionTool, NamesModel, TopK, Zero
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)(ns|us|ms|s|m|h)")
@@ -17,7 +18,7 @@ class Options(Fields):
     """How an answer is chosen, and where it ends."""
 
     temperature: float | None = Field(None, ge=0, le=2)
-    top_k: int | None = Field(None, ge=0)
+    top_k: TopK | None = None
     top_p: float | None = Field(None, ge=0, le=1)
     min_p: float | None = Field(None, ge=0, le=1)
     seed: _Seed | None = None

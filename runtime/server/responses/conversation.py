@@ -83,18 +83,21 @@ def chat_of(request: ResponseRequest, before: Sequence[Message]) -> ChatRequest:
         "response_format": _format(request),
         "reasoning_effort": request.reasoning.effort if request.reasoning else None,
     }
-    tools = request.tools or []
-    choice = request.tool_choice
-    if isinstance(choice, AllowedTools):
-        names = {tool.name for tool in choice.tools}
-        tools, choice = [tool for tool in tools if tool.name in names], choice.mode
+    tools, choice = request.tools or [], request.tool_choice
     if tools or choice not in (None, "auto", "none"):
         functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
         fields["tools"] = [{"type": "function", "function": f} for f in functions]
         fields["tool_choice"] = choice
         if isinstance(choice, NamedFunction):
-            fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            fields["tool_choice"] = _named(choice)
+        elif isinstance(choice, AllowedTools):
+            allowed = {"mode": choice.mode, "tools": [_named(tool) for tool in choice.tools]}
+            fields["tool_choice"] = {"type": "allowed_tools", "allowed_tools": allowed}
     return chat_request(fields)
+
+
+def _named(function: NamedFunction) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": function.name}}
 
 
 def _format(request: ResponseRequest) -> dict[str, Any] | None:

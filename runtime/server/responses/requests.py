@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
+from runtime.server.constraints import TextFormat
+from runtime.server.fields import Fields
 from runtime.server.requests import (
-    MAX_TOKENS,
-    Fields,
+    Limit,
     Name,
     NamesModel,
     No,
-    TextFormat,
     Zero,
 )
 
@@ -120,7 +120,7 @@ class NamedFunction(Fields):
 class AllowedTools(Fields):
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
-    tools: list[NamedFunction]
+    tools: list[NamedFunction] = Field(min_length=1)
 
 
 class ResponseRequest(NamesModel):
@@ -129,12 +129,12 @@ class ResponseRequest(NamesModel):
     input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
     previous_response_id: str | None = None
-    max_output_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    max_output_tokens: Limit | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
     tools: list[FunctionTool] | None = None
     tool_choice: (
-        Literal["none", "auto", "required"]
+        Literal["none", "auto", "required", "any"]
         | Annotated[NamedFunction | AllowedTools, Field(discriminator="type")]
         | None
     ) = None
