@@ -362,7 +362,8 @@ REFUSALS: list[tuple[object, str]] = [
     ({"x-guidance": {"lenient": True}}, 'the JSON schema\'s x-guidance has "lenient": true, but '
      "only whitespace_flexible (a boolean), item_separator and key_separator (regular "
      "expressions), string_quote (a text), and arguments (an object of before_name, before_value, "
-     "behind_value and between, which are texts, and raw_strings, a boolean) are supported"),
+     "behind_value and between, which are texts, and raw_strings and python_values, booleans) are "
+     "supported"),
     ({"x-guidance": {"item_separator": ""}}, "the JSON schema's x-guidance has the separator \"\", "
      'which must match "," with white space before or behind it'),
     ({"x-guidance": {"key_separator": " ?}"}}, "the JSON schema's x-guidance has the separator "

@@ -146,7 +146,8 @@ REFUSALS = [
     ('root ::= %json {"x-guidance": 1}', "the rule root: the JSON schema's x-guidance "
      "has 1, but only whitespace_flexible (a boolean), item_separator and key_separator (regular "
      "expressions), string_quote (a text), and arguments (an object of before_name, before_value, "
-     "behind_value and between, which are texts, and raw_strings, a boolean) are supported"),
+     "behind_value and between, which are texts, and raw_strings and python_values, booleans) are "
+     "supported"),
     ("root ::= %json " + '{"items":' * 200 + "{}" + "}" * 200, "the rule root has a JSON "
      "schema that cannot be read: the JSON is not valid at line 1, column 1177: it has more than "
      "128 levels"),

@@ -11,9 +11,18 @@ from runtime.chat_format.grammar import Grammar
 from runtime.chat_format.schemas import properties_of
 from runtime.chat_format.special_tokens import SpecialTokens, without_special
 
-_FORM = {"before_value": "=", "between": ", "}
+_FORM = {"before_value": "=", "between": ", ", "python_values": True}
 _JSON_NAMES = {"true": True, "false": False, "null": None}
-_TEXT = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
+# A text of Python. In single quotes, a quote without a backslash is its end where something follows
+# that follows texts, and else a part of it: templates write it so, and the grammar has this rule.
+_END = r"(?=[ \t\r\n]*(?:[,)\]}:]|\Z))"
+_TEXT = rf"""(?P<raw>[rR]?)(?:
+    (?P<quotes>\"{{3}}|'{{3}})(?P<long>(?:\\.|[^\\])*?)(?P=quotes){_END}
+    | "(?P<double>(?:\\.|[^"\\])*)"
+    | '(?P<single>(?:\\.|[^'\\]|'(?!{_END}))*)'{_END}
+)"""
+_ESCAPED = re.compile(r"\\(?P<escape>.)|['\n\r]", re.DOTALL)
+_ESCAPES = "\n\\'\"abfnrtvxuUN01234567"
 
 
 class Lfm2:
@@ -37,8 +46,8 @@ class Lfm2:
         names: list[str] = []
 
         def numbered(match: re.Match[str]) -> str:
-            if match["name"] is None:  # a text, which models write with its line breaks
-                return match[0].replace("\n", "\\n").replace("\r", "\\r")
+            if match["name"] is None:
+                return repr(_text(match))
             names.append(match["name"])
             return f"n{len(names) - 1}"
 
@@ -74,7 +83,28 @@ def _names_of(tools: Sequence[Tool]) -> re.Pattern[str]:
     names = {name for tool in tools for name in (tool.name, *properties_of(tool.parameters))}
     longest_first = sorted(filter(None, names), key=len, reverse=True)
     listed = "|".join([*map(re.escape, longest_first), r"[\w.-]+"])
-    return re.compile(rf"{_TEXT}|(?P<name>{listed})\s*(?=[=(])", re.DOTALL)
+    return re.compile(rf"(?x:{_TEXT})|(?P<name>{listed})\s*(?=[=(])", re.DOTALL)
+
+
+def _text(match: re.Match[str]) -> str:
+    """The value of a text, which models write with its line breaks.
+
+    Raises:
+        SyntaxError: it has an escape that is none.
+    """
+
+    def escaped(part: re.Match[str]) -> str:
+        if part["escape"] is None:
+            return {"\n": "\\n", "\r": "\\r"}.get(part[0], "\\'")
+        # Python keeps the backslash of what is no escape.
+        return part[0] if part["escape"] in _ESCAPES else "\\" + part[0]
+
+    body = next(b for name in ("long", "double", "single") if (b := match[name]) is not None)
+    if match["raw"]:
+        return body
+    value: str = ast.literal_eval(f"'{_ESCAPED.sub(escaped, body)}'")
+    # JSON writes a character beyond 16 bits as two.
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _call(node: ast.expr, names: Sequence[str]) -> ToolCall:

@@ -33,6 +33,12 @@ Result<Grammar::Node> separator_node(const std::string& regex, const char* mark,
 
 }  // namespace
 
+std::string python_word(const Json& value) {
+  if (value.is(Json::Kind::kNull)) return "None";
+  if (!value.is_boolean()) return "";
+  return value.is(Json::Kind::kTrue) ? "True" : "False";
+}
+
 CodePoints name_letters() {
   CodePoints letters('0', '9');
   for (const auto& [low, high] : {std::pair{'A', 'Z'}, {'a', 'z'}, {'_', '_'}, {'-', '.'}}) {
@@ -45,6 +51,8 @@ JsonLayout::JsonLayout(Grammar* grammar, const JsonSpacing& spacing)
     : grammar_(grammar),
       strings_(grammar, spacing.strings),
       names_(grammar, spacing.names),
+      single_strings_(grammar, {"'", true, CodePoints::all(), /*inner_quotes=*/true}),
+      single_names_(grammar, {"'", true, CodePoints::all()}),
       argument_names_(grammar, {"", false, name_letters()}),
       raw_(grammar, {"", false, CodePoints::all()}),
       arguments_(spacing.arguments) {}
@@ -77,10 +85,18 @@ Grammar::Node JsonLayout::any() {
   const Grammar::Rule rule = grammar_->add_rule("any JSON");
   any_ = grammar_->call(rule);
   const Result<Grammar::Node> number = parse_regex(kJsonNumber, grammar_);
-  const Grammar::Node node = grammar_->choice(
-      {grammar_->literals({"null", "true", "false"}), *number, strings_.any(),
-       array({}, *any_, 0, Grammar::kUnlimited), object({}, {{names_.any_name(), *any_, false}})});
-  grammar_->define(rule, node);
+  std::vector<std::string> words = {"null", "true", "false"};
+  std::vector<JsonMember> members = {{names_.any_name(), *any_, false}};
+  std::vector<Grammar::Node> choices = {*number, strings_.any()};
+  if (has_python_values()) {
+    for (const char* word : {"None", "True", "False"}) words.emplace_back(word);
+    members.push_back({single_names_.any_name(), *any_, false});
+    choices.push_back(single_strings_.any());
+  }
+  choices.push_back(grammar_->literals(std::move(words)));
+  choices.push_back(array({}, *any_, 0, Grammar::kUnlimited));
+  choices.push_back(object({}, members));
+  grammar_->define(rule, grammar_->choice(std::move(choices)));
   return *any_;
 }
 
@@ -94,16 +110,28 @@ Grammar::Node JsonLayout::exactly(const Json& value) {
   if (value.is(Json::Kind::kObject)) {
     std::vector<JsonMember> members;
     for (size_t i = 0; i < value.keys.size(); ++i) {
-      members.push_back({grammar_->literal(names_.notation().write(value.keys[i])),
-                         exactly(value.values[i]), true});
+      members.push_back(
+          {grammar_->literals(name_texts(value.keys[i])), exactly(value.values[i]), true});
     }
     return object(members, {});
   }
-  return grammar_->literal(scalar(value));
+  return grammar_->literals(scalar_texts(value));
 }
 
-std::string JsonLayout::scalar(const Json& value) const {
-  return value.is(Json::Kind::kString) ? strings_.notation().write(value.text) : to_text(value);
+std::vector<std::string> JsonLayout::scalar_texts(const Json& value) const {
+  const bool is_string = value.is(Json::Kind::kString);
+  std::vector<std::string> texts = {is_string ? strings_.notation().write(value.text)
+                                              : to_text(value)};
+  if (!has_python_values()) return texts;
+  if (is_string) texts.push_back(single_strings_.notation().write(value.text));
+  if (const std::string word = python_word(value); !word.empty()) texts.push_back(word);
+  return texts;
+}
+
+std::vector<std::string> JsonLayout::name_texts(const std::string& name) const {
+  std::vector<std::string> texts = {names_.notation().write(name)};
+  if (has_python_values()) texts.push_back(single_names_.notation().write(name));
+  return texts;
 }
 
 Grammar::Node JsonLayout::distinct(std::vector<Grammar::Node> items, uint64_t min, uint64_t max) {

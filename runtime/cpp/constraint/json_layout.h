@@ -22,6 +22,8 @@ struct ArgumentsForm {
   std::string before_name, before_value, behind_value, between;
   /// Strings stand as they are up to behind_value, which they do not have; else they are JSON's.
   bool raw_strings = false;
+  /// Values may be Python's too: True, False, None, and strings in single quotes.
+  bool python_values = false;
 };
 
 /// How many, at least and at most.
@@ -46,6 +48,9 @@ struct JsonMember {
   bool required;
 };
 
+/// What Python calls a boolean or null; empty for other values.
+std::string python_word(const Json& value);
+
 /// Letters, digits and - . _, of which names without quotes are made.
 CodePoints name_letters();
 
@@ -58,13 +63,18 @@ class JsonLayout {
   JsonStrings& strings() { return strings_; }
   /// Names of members.
   JsonStrings& names() { return names_; }
+  /// The same in Python's single quotes; null where there are none.
+  JsonStrings* single_strings() { return has_python_values() ? &single_strings_ : nullptr; }
+  JsonStrings* single_names() { return has_python_values() ? &single_names_ : nullptr; }
   /// How arguments are written; none: as JSON.
   const std::optional<ArgumentsForm>& arguments() const { return arguments_; }
   JsonStrings& argument_names() { return argument_names_; }
   /// Strings without quotes or escapes.
   JsonStrings& raw() { return raw_; }
-  /// A text that stands for a string, a number, a boolean or null.
-  std::string scalar(const Json& value) const;
+  /// The texts that stand for a string, a number, a boolean or null.
+  std::vector<std::string> scalar_texts(const Json& value) const;
+  /// The texts that stand for a member's name.
+  std::vector<std::string> name_texts(const std::string& name) const;
   Grammar::Node any();
   Grammar::Node any_boolean();
   /// This value, in the order of its keys.
@@ -86,9 +96,10 @@ class JsonLayout {
   Grammar::Node pair(const JsonMember& member);
   Grammar::Node argument(const JsonMember& member);
   Grammar::Node enclosed(const char* open, Grammar::Node content, const char* close);
+  bool has_python_values() const { return arguments_ && arguments_->python_values; }
 
   Grammar* grammar_;
-  JsonStrings strings_, names_, argument_names_, raw_;
+  JsonStrings strings_, names_, single_strings_, single_names_, argument_names_, raw_;
   std::optional<ArgumentsForm> arguments_;
   Grammar::Node space_ = 0, comma_ = 0, colon_ = 0;  ///< separators with the space beside them
   std::optional<Grammar::Node> any_;

@@ -21,16 +21,29 @@ ByteSet hex_digit(uint32_t value) {
   return set;
 }
 
-CodePoints written_as_they_are() {
+CodePoints written_as_they_are(char quote) {
   CodePoints escaped(0, 0x1F);
-  for (const uint32_t point : {0x22u, 0x5Cu, 0x7Fu}) escaped.add(point, point);
+  for (const uint32_t point : {static_cast<uint32_t>(quote), 0x5Cu, 0x7Fu}) {
+    escaped.add(point, point);
+  }
   return escaped.complement();
 }
+
+/// What may follow a string in a call, behind spaces.
+constexpr std::string_view kBehindStrings = ",)]}:";
 
 }  // namespace
 
 std::string StringNotation::write(std::string_view text) const {
-  return escapes ? quoted_json(text) : quote + std::string(text) + quote;
+  if (!escapes) return quote + std::string(text) + quote;
+  if (quote == "\"") return quoted_json(text);
+  std::string written = quote;
+  for (const char c : text) {
+    const std::string json = quoted_json(std::string_view(&c, 1));
+    if (c == quote[0]) written += '\\';
+    written += c == '"' ? "\"" : json.substr(1, json.size() - 2);
+  }
+  return written + quote;
 }
 
 Grammar::Node JsonStrings::quoted(Grammar::Node content) {
@@ -49,8 +62,16 @@ Grammar::Node JsonStrings::beyond_ascii() {
 
 Grammar::Node JsonStrings::character(const CodePoints& points) {
   if (!notation_.escapes) return utf8_node(grammar_, points.intersection(notation_.points));
-  static const CodePoints kPlain = written_as_they_are();
-  CodePoints plain = points.intersection(kPlain);
+  const Grammar::Node written = escaped_or_plain(points);
+  const bool inner = notation_.inner_quotes && points.contains(notation_.quote[0]);
+  return inner ? grammar_->choice({written, grammar_->literal(notation_.quote)}) : written;
+}
+
+Grammar::Node JsonStrings::escaped_or_plain(const CodePoints& points) {
+  static const CodePoints kPlain = written_as_they_are('"'),
+                          kPlainOfPython = written_as_they_are('\'');
+  const char quote = notation_.quote[0];
+  CodePoints plain = points.intersection(quote == '"' ? kPlain : kPlainOfPython);
   std::vector<Grammar::Node> choices;
   const CodePoints beyond(0x80, 0x10FFFF);
   if (beyond.intersection(points.complement()).ranges().empty()) {
@@ -59,8 +80,9 @@ Grammar::Node JsonStrings::character(const CodePoints& points) {
   }
   choices.push_back(utf8_node(grammar_, plain));
 
-  constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
+  constexpr std::string_view kEscaped = "\\\b\f\n\r\t", kLetters = "\\bfnrt";
   ByteSet letters;
+  if (points.contains(static_cast<uint8_t>(quote))) letters.set(static_cast<uint8_t>(quote));
   for (size_t i = 0; i < kEscaped.size(); ++i) {
     if (points.contains(static_cast<uint8_t>(kEscaped[i]))) {
       letters.set(static_cast<uint8_t>(kLetters[i]));
@@ -88,9 +110,39 @@ Grammar::Node JsonStrings::end_of_any() {
   return *end_of_any_;
 }
 
+Grammar::Node JsonStrings::any_with_inner_quotes() {
+  const Grammar::Node quote = grammar_->literal(notation_.quote);
+  CodePoints going_on = CodePoints(' ', ' ');
+  for (const char mark : kBehindStrings) going_on.add(static_cast<uint8_t>(mark), mark);
+  const Grammar::Rule text = grammar_->add_rule("text"), behind = grammar_->add_rule("text");
+  const Grammar::Node in_text = grammar_->call(text), behind_quote = grammar_->call(behind);
+  const Grammar::Node first = grammar_->sequence({escaped_or_plain(CodePoints::all()), in_text});
+  grammar_->define(text,
+                   grammar_->choice({quote, first, grammar_->sequence({quote, behind_quote})}));
+  const Grammar::Node more = grammar_->choice({quote, grammar_->literal(" ")});
+  const Grammar::Node other = escaped_or_plain(going_on.complement());
+  grammar_->define(behind, grammar_->choice({quote, grammar_->sequence({more, behind_quote}),
+                                             grammar_->sequence({other, in_text})}));
+  return grammar_->sequence({quote, grammar_->choice({quote, first})});
+}
+
 Grammar::Node JsonStrings::any() {
-  if (!any_) any_ = grammar_->sequence({grammar_->literal(notation_.quote), end_of_any()});
+  if (!any_) {
+    any_ = notation_.inner_quotes
+               ? grammar_->shared(any_with_inner_quotes())
+               : grammar_->sequence({grammar_->literal(notation_.quote), end_of_any()});
+  }
   return *any_;
+}
+
+Grammar::Node JsonStrings::ends_early() {
+  const Grammar::Node quote = grammar_->literal(notation_.quote), any = any_content();
+  const Grammar::Node spaces = grammar_->repeat(grammar_->literal(" "), 0, Grammar::kUnlimited);
+  ByteSet marks;
+  for (const char mark : kBehindStrings) marks.set(static_cast<uint8_t>(mark));
+  // One that begins with its quote could begin a text in three quotes.
+  return grammar_->choice({grammar_->sequence({quote, any}),
+                           grammar_->sequence({any, quote, spaces, grammar_->byte(marks), any})});
 }
 
 Grammar::Node JsonStrings::of_length(uint64_t min, uint64_t max) {

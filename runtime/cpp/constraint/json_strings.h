@@ -19,12 +19,16 @@ struct StringNotation {
   std::string quote = "\"";  ///< around them; perhaps a token's mark, or empty
   bool escapes = true;       ///< as JSON has them; otherwise characters are as they are
   CodePoints points = CodePoints::all();  ///< that they may have without escapes
+  /// Those with escapes may have their quote without one, where it does not look like the end:
+  /// `'it's'` is read as a model means it.
+  bool inner_quotes = false;
 
   std::string write(std::string_view text) const;
 };
 
-/// JSON strings in a grammar. Characters are written as they are; only quotes, backslashes and
-/// control characters (U+007F is one) are escaped, by a letter or, control characters, by \u.
+/// JSON strings in a grammar, or those of Python that are alike. Characters are written as they
+/// are; only quotes, backslashes and control characters (U+007F is one) are escaped, by a letter
+/// or, control characters, by \u.
 class JsonStrings {
  public:
   explicit JsonStrings(Grammar* grammar, StringNotation notation = {})
@@ -55,10 +59,14 @@ class JsonStrings {
 
   /// A character of a set inside a string.
   Grammar::Node character(const CodePoints& points);
+  /// With inner quotes, what cannot be the content: a reader would see its end too early.
+  Grammar::Node ends_early();
 
  private:
+  Grammar::Node escaped_or_plain(const CodePoints& points);
   Grammar::Node beyond_ascii();
   Grammar::Node end_of_any();
+  Grammar::Node any_with_inner_quotes();
   Grammar::Node except_tail(const std::vector<std::string>& texts, size_t begin, size_t end,
                             size_t depth);
 

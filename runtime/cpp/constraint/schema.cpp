@@ -38,6 +38,8 @@ bool read_arguments(const Json& value, std::optional<ArgumentsForm>* form) {
       *text = one.text;
     } else if (key == "raw_strings" && one.is_boolean()) {
       read.raw_strings = one.is(Json::Kind::kTrue);
+    } else if (key == "python_values" && one.is_boolean()) {
+      read.python_values = one.is(Json::Kind::kTrue);
     } else {
       return false;
     }
@@ -52,8 +54,8 @@ Status read_spacing(const Json& options, const TokenNames& tokens, JsonSpacing* 
         "the JSON schema's x-guidance has " + key +
         ", but only whitespace_flexible (a boolean), item_separator and "
         "key_separator (regular expressions), string_quote (a text), and arguments (an object of "
-        "before_name, before_value, behind_value and between, which are texts, and raw_strings, a "
-        "boolean) are supported");
+        "before_name, before_value, behind_value and between, which are texts, and raw_strings "
+        "and python_values, booleans) are supported");
   };
   if (!options.is(Json::Kind::kObject)) return refused(to_text(options).substr(0, 40));
   for (size_t i = 0; i < options.keys.size(); ++i) {

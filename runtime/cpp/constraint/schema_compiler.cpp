@@ -225,11 +225,10 @@ Grammar::Node SchemaCompiler::scalars(const std::vector<Json>& values, const Jso
 
 std::vector<std::string> SchemaCompiler::scalar_texts(const Json& value, Level level) const {
   if (is_raw(level) && value.is(Json::Kind::kString)) return {value.text};
-  std::vector<std::string> texts = {layout_->scalar(value)};
+  std::vector<std::string> texts = layout_->scalar_texts(value);
   // The words of Python, which models write in such calls.
-  if (level == Level::kArgument && value.is(Json::Kind::kNull)) texts.emplace_back("None");
-  if (level == Level::kArgument && value.is(Json::Kind::kTrue)) texts.emplace_back("True");
-  if (level == Level::kArgument && value.is(Json::Kind::kFalse)) texts.emplace_back("False");
+  const std::string word = level == Level::kArgument ? python_word(value) : "";
+  if (!word.empty() && word != texts.back()) texts.push_back(word);
   return texts;
 }
 
@@ -258,8 +257,11 @@ Result<Grammar::Node> SchemaCompiler::anything(Level level) {
   return *any_argument_;
 }
 
-JsonStrings& SchemaCompiler::strings(Level level) {
-  return is_raw(level) ? layout_->raw() : layout_->strings();
+std::vector<JsonStrings*> SchemaCompiler::strings(Level level) {
+  if (is_raw(level)) return {&layout_->raw()};
+  std::vector<JsonStrings*> all = {&layout_->strings()};
+  if (layout_->single_strings() != nullptr) all.push_back(layout_->single_strings());
+  return all;
 }
 
 JsonStrings& SchemaCompiler::names(Level level) {

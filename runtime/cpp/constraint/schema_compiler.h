@@ -68,8 +68,8 @@ class SchemaCompiler {
   Grammar::Node exactly(const Json& value, Level level);
   /// The texts that stand for a value that is neither array nor object.
   std::vector<std::string> scalar_texts(const Json& value, Level level) const;
-  /// How strings are written.
-  JsonStrings& strings(Level level);
+  /// The ways in which strings are written.
+  std::vector<JsonStrings*> strings(Level level);
   JsonStrings& names(Level level);
   bool is_raw(Level level) const {
     return level == Level::kArgument && layout_->arguments()->raw_strings;
@@ -100,10 +100,16 @@ class SchemaCompiler {
     enum { kPattern, kFormat, kValue } kind;  ///< the text is a regular expression, or the string
     bool excluded = false;
   };
-  /// The same of a schema; patterns that are not supported are left out, if that is allowed.
+  /// Strings of all parts in one notation.
+  Result<Grammar::Node> string_in(JsonStrings* strings, bool raw,
+                                  const std::vector<StringPart>& parts, const Count& length,
+                                  const std::string& path);
+  /// What a schema says of strings; patterns that are not supported are left out, if that is
+  /// allowed.
   Result<std::vector<StringPart>> string_parts(const Json& schema, const std::string& path);
   /// The texts within quotes that are what all parts say; null if there is none.
-  Result<CountedText::Shared> lengths_of(const std::vector<StringPart>& parts, Level level);
+  Result<CountedText::Shared> lengths_of(const std::vector<StringPart>& parts, bool raw,
+                                         const StringNotation& notation);
   /// Raw strings that cannot be told from what is behind them.
   Status exclude_ends(std::vector<AutomatonPart>* parts);
   Result<Grammar::Node> array(const Json& schema, const std::string& path);
@@ -111,6 +117,7 @@ class SchemaCompiler {
                                        const std::string& path);
   Result<Grammar::Node> object(const Json& schema, const std::string& path, Level level);
   std::string names_written(const std::string& name, Level level);
+  Grammar::Node name_node(const std::string& name, Level level);
   /// What the schema's propertyNames allow, in quotes; none if it has none.
   Result<std::optional<Program>> names_of(const Json& schema, const std::string& path, Level level);
   /// A schema's patternProperties: names in quotes, and the schema of their values.

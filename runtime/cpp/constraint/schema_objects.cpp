@@ -136,7 +136,7 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
     }
     const Result<Grammar::Node> node = this->node(value, path + "/properties/" + name, inside);
     if (!node.ok()) return node;
-    members.push_back({grammar_->literal(written), *node, is_needed});
+    members.push_back({name_node(name, level), *node, is_needed});
   }
   std::vector<std::string> known = *names;
   known.insert(known.end(), forbidden.begin(), forbidden.end());
@@ -149,6 +149,11 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
 
 std::string SchemaCompiler::names_written(const std::string& name, Level level) {
   return names(level).notation().write(name);
+}
+
+Grammar::Node SchemaCompiler::name_node(const std::string& name, Level level) {
+  return level == Level::kArguments ? grammar_->literal(names_written(name, level))
+                                    : grammar_->literals(layout_->name_texts(name));
 }
 
 Result<std::optional<Program>> SchemaCompiler::names_of(const Json& schema, const std::string& path,
@@ -232,6 +237,12 @@ Result<std::vector<JsonMember>> SchemaCompiler::other_members(
     }
     if (!name.ok()) return error_at(path, "cannot be used: " + name.message());
     if (*name != grammar_->nothing()) members.push_back({*name, *node, false});
+    const bool free = !allowed && patterns.empty() && level != Level::kArguments;
+    if (free && layout_->single_names() != nullptr) {
+      const Result<Grammar::Node> single = layout_->single_names()->except(unlisted);
+      if (!single.ok()) return error_at(path, "cannot be used: " + single.message());
+      members.push_back({*single, *node, false});
+    }
   }
   return members;
 }

@@ -80,41 +80,53 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
   for (const Result<uint64_t>* length : {&min, &max}) {
     if (!length->ok()) return length->status();
   }
-  const Result<std::vector<StringPart>> found = string_parts(schema, path);
-  if (!found.ok()) return found.status();
-  std::vector<StringPart> parts = *found;
-  const bool bounded = *min > 0 || *max != Grammar::kUnlimited, raw = is_raw(level);
-  if (parts.empty() && !raw) return strings(level).of_length(*min, *max);
-  if (parts.size() == 1 && !parts[0].excluded && !bounded && !raw) {
+  const Result<std::vector<StringPart>> parts = string_parts(schema, path);
+  if (!parts.ok()) return parts.status();
+  std::vector<Grammar::Node> ways;
+  for (JsonStrings* strings : strings(level)) {
+    const Result<Grammar::Node> way = string_in(strings, is_raw(level), *parts, {*min, *max}, path);
+    if (!way.ok()) return way;
+    ways.push_back(*way);
+  }
+  return grammar_->choice(std::move(ways));
+}
+
+Result<Grammar::Node> SchemaCompiler::string_in(JsonStrings* strings, bool raw,
+                                                const std::vector<StringPart>& parts,
+                                                const Count& length, const std::string& path) {
+  const auto& [min, max] = length;
+  const bool bounded = min > 0 || max != Grammar::kUnlimited;
+  const bool is_any = parts.empty() && !bounded;
+  const bool checked = raw || (strings->notation().inner_quotes && !is_any);
+  if (parts.empty() && !checked) return strings->of_length(min, max);
+  if (parts.size() == 1 && !parts[0].excluded && !bounded && !checked) {
     const Result<Grammar::Node> node =
-        strings(level).matching(parts[0].text, parts[0].kind == StringPart::kFormat);
+        strings->matching(parts[0].text, parts[0].kind == StringPart::kFormat);
     return node.ok() ? grammar_->shared(*node) : node;
   }
-  const bool is_any = parts.empty() && !bounded;
   if (is_any && any_raw_) return *any_raw_;
-  Result<CountedText::Shared> lengths = lengths_of(parts, level);
+  Result<CountedText::Shared> lengths = lengths_of(parts, raw, strings->notation());
   if (!lengths.ok()) {
     const Status left_out =
         reading_->leave_out("the JSON schema at " + path +
                             " joins pattern, format, not or lengths of a string, which " +
                             lengths.message() + ": write them as one pattern");
     if (!left_out.ok()) return left_out;
-    lengths = lengths_of({}, level);
+    lengths = lengths_of({}, raw, strings->notation());
     if (!lengths.ok()) return error_at(path, lengths.message());
   }
   if (*lengths == nullptr) return grammar_->nothing();
   if (!is_any) {
-    const auto counted = std::make_shared<CountedText>(*lengths, *min, *max);
-    return strings(level).quoted(grammar_->counted_text(counted));
+    const auto counted = std::make_shared<CountedText>(*lengths, min, max);
+    return strings->quoted(grammar_->counted_text(counted));
   }
   any_raw_ = grammar_->shared(text_node((*lengths)->automaton, /*erased=*/{}, grammar_));
   return *any_raw_;
 }
 
 Result<CountedText::Shared> SchemaCompiler::lengths_of(const std::vector<StringPart>& parts,
-                                                       Level level) {
-  const StringNotation& notation = strings(level).notation();
-  std::string key = is_raw(level) ? "raw" : "";
+                                                       bool raw, const StringNotation& notation) {
+  std::string key = raw ? "raw" : notation.inner_quotes ? "single" : "";
   for (const StringPart& part : parts) {
     key += quoted_json(part.text) + std::to_string(part.kind) + (part.excluded ? "-" : "+");
   }
@@ -137,9 +149,15 @@ Result<CountedText::Shared> SchemaCompiler::lengths_of(const std::vector<StringP
       return CountedText::Shared();
     }
   }
-  if (is_raw(level)) {
+  if (raw) {
     const Status status = exclude_ends(&all);
     if (!status.ok()) return status;
+  }
+  if (notation.inner_quotes) {
+    Grammar grammar;
+    Result<Program> early = compile_program(grammar, JsonStrings(&grammar, notation).ends_early());
+    if (!early.ok()) return early.status();
+    all.push_back({std::move(*early), true});
   }
   Grammar grammar;
   Result<Program> characters =
