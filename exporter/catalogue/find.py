@@ -53,7 +53,14 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
     if options.adapter is None and not options.adapters:
         refuse_adapter_beside(checkpoint)
     if options.adapter is not None:
-        checkpoint = with_adapter(checkpoint, options.adapter)
+        merged = with_adapter(checkpoint, options.adapter)
+        if checkpoint.config.tie_word_embeddings and not merged.config.tie_word_embeddings:
+            listener.note(
+                f"The adapter changes the embedding or the head of {checkpoint.name}, which are "
+                "tied: the file has two matrices, as PEFT's model computes before it is merged. "
+                "(PEFT's merge_and_unload adds such changes to both.)"
+            )
+        checkpoint = merged
     return replace(checkpoint, adapters=apart)
 
 

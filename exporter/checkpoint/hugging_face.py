@@ -30,7 +30,7 @@ from exporter.models.spec import DecoderSpec
 
 
 class NamedTensors:
-    """The tensors of one or several files, by names of ours.
+    """The tensors of one or several files, by names of ours; those in float64 become float32.
 
     Args:
         names: the stored name of each tensor that is read, by ours.
@@ -47,11 +47,12 @@ class NamedTensors:
 
     def dtype(self, name: str) -> torch.dtype:
         file, key = self._places[name]
-        return file.dtype(key)
+        dtype = file.dtype(key)
+        return torch.float32 if dtype is torch.float64 else dtype
 
     def tensor(self, name: str) -> Tensor:
         file, key = self._places[name]
-        return file.tensor(key)
+        return file.tensor(key).to(self.dtype(name))
 
     def release(self) -> None:
         for file in self._files:

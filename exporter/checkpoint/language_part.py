@@ -1,11 +1,12 @@
 """The language model's tensors among those of a checkpoint that also sees, hears or predicts more.
 
 Such a checkpoint keeps them below `language_model.` or `text_model.`, and its config nests their
-fields in `text_config`.
+fields in `text_config`. What trains or compiles a model puts names of its own around a causal LM's.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 _PLACES = {
@@ -17,8 +18,15 @@ _PLACES = {
 _HEAD = "lm_head."
 _BASE = "model."  # what a causal LM puts before the names of the decoder saved alone
 _BARE = ("embed_tokens.weight", "norm.weight")
-_MORE_TOKENS = ("mtp.", "model.mtp.")  # heads that predict several tokens
-_HARMLESS = (".rotary_emb.inv_freq",)  # computed, not learned: old checkpoints stored it
+_OTHER_HEADS = (
+    *("mtp.", "model.mtp.", "medusa_head."),  # that predict several tokens
+    *("v_head.", "value_head.", "score.", "reward_head.", "classifier."),  # that judge texts
+)
+# Computed, not learned: old checkpoints stored tables of rotations and masks.
+_HARMLESS = (".rotary_emb.inv_freq", ".attention.bias", ".masked_bias")
+# Of DistributedDataParallel, torch.compile, FSDP and checkpoints of activations.
+_WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+_AROUND = re.compile(r"^(?:base_model\.)?(?:model\.)*(?=(?:model|lm_head)\.)")  # PEFT's
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,8 @@ class LanguagePart:
 
 def find_language_part(stored: Iterable[str]) -> LanguagePart:
     """Finds the language model among stored names."""
-    kept = [name for name in stored if not name.endswith(_HARMLESS)]
+    places = _unwrapped([name for name in stored if not name.endswith(_HARMLESS)])
+    kept = list(places)
     is_nested = any(name.startswith(tuple(_PLACES)) for name in kept)
     is_bare = any(name in _BARE for name in kept)
     names, others = {}, []
@@ -46,13 +55,22 @@ def find_language_part(stored: Iterable[str]) -> LanguagePart:
         if ours is None:
             others.append(name)
         else:
-            names[_BASE + ours if is_bare and not ours.startswith(_HEAD) else ours] = name
+            names[_BASE + ours if is_bare and not ours.startswith(_HEAD) else ours] = places[name]
     return LanguagePart(names, dict(Counter(map(part_of, others))), is_nested)
+
+
+def _unwrapped(stored: list[str]) -> Mapping[str, str]:
+    """Returns the stored names by those that the model itself gave, if these are all different."""
+    names = {
+        _AROUND.sub("", ".".join(p for p in name.split(".") if p not in _WRAPPERS), 1): name
+        for name in stored
+    }
+    return names if len(names) == len(stored) else {name: name for name in stored}
 
 
 def _own_name(name: str, is_nested: bool) -> str | None:
     """Returns a causal LM's name of a tensor; None if a causal LM has no such tensor."""
-    if name.startswith(_MORE_TOKENS):
+    if name.startswith(_OTHER_HEADS):
         return None
     if not is_nested or name.startswith(_HEAD):
         return name

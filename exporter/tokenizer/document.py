@@ -60,7 +60,8 @@ def tokenizer_document(
         if source.kind is TokenizerKind.TOKENIZER_JSON:
             document, notes = _as_the_class_reads(document, special)
         document, more = split_as_mistral(document, special)
-        notes = [*notes, *more]
+        document, also = _without_chance(document)
+        notes = [*notes, *more, *also, *_always_found(special)]
         present = [AddedToken(**_flags(token)) for token in document.get("added_tokens") or ()]
         new = special.to_add(present)
         if not new:
@@ -120,6 +121,27 @@ def _as_the_class_reads(document: Json, special: SpecialTokens) -> tuple[Json, l
     ]
     model = {**document["model"], **steps["model"]}
     return {**document, **steps, "model": model, "added_tokens": added}, notes if changed else []
+
+
+def _without_chance(document: Json) -> tuple[Json, list[str]]:
+    """A `tokenizer.json` that makes the same tokens of a text every time, and what changed."""
+    dropout = document["model"].get("dropout")
+    if not dropout:
+        return document, []
+    return {**document, "model": {**document["model"], "dropout": None}}, [
+        f"tokenizer.json has a dropout of {dropout!r}, by which transformers leaves out merges at "
+        "random, as in training; a file leaves out none."
+    ]
+
+
+def _always_found(special: SpecialTokens) -> list[str]:
+    """A note where `transformers` would take the markers of a chat for plain text."""
+    if special.config.get("split_special_tokens") is not True:
+        return []
+    return [
+        f"{special.directory / CONFIG} has split_special_tokens, by which transformers takes "
+        "special tokens for plain text, also those of a chat template; a file keeps the latter."
+    ]
 
 
 def damaged(path: Path, why: str) -> TokenizerError:

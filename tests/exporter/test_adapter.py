@@ -40,6 +40,8 @@ CASES: list[dict[str, Any]] = [
     },
     {"target_modules": ["embed_tokens", "o_proj"]},
     {"target_modules": ["q_proj", "lm_head"]},
+    {"target_modules": ["embed_tokens", "lm_head"]},
+    {"target_modules": ["embed_tokens"], "modules_to_save": ["lm_head"]},
     {"target_modules": ["q_proj"], "modules_to_save": ["lm_head", "embed_tokens"]},
     {"target_modules": ["q_proj"], "modules_to_save": ["norm"]},
     {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
@@ -160,7 +162,14 @@ def test_it_computes_what_peft_computes(
     settings: dict[str, Any], tied: bool, tmp_path: Path
 ) -> None:
     base, adapter, want = save(tmp_path, tied, **settings)
-    have = logits(with_adapter(open_checkpoint(base), adapter))
+    said: list[str] = []
+    listener = Quiet()
+    listener.note = said.append  # type: ignore[method-assign]
+    options = ExportOptions(model=str(base), out=tmp_path / "x.pte", adapter=str(adapter))
+    merged = find_checkpoint(options, listener)
+    unties = tied and not merged.config.tie_word_embeddings
+    assert said == [one for one in said if "two matrices" in one] and len(said) == unties
+    have = logits(merged)
     assert (have - logits(open_checkpoint(base))).abs().max() > 1e-2
     # Logits of about 1 from float32 sums of at most 48 products, in another order.
     assert torch.allclose(have, want, rtol=0, atol=1e-5)

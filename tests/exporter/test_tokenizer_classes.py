@@ -12,6 +12,7 @@ from support.trained_tokenizers import TRAINERS
 from transformers import AutoTokenizer
 
 from exporter.tokenizer import TokenizerError, compile_tokenizer
+from exporter.tokenizer.reference import load_tokenizer
 
 TEXTS = (
     *hostile_strings(200, seed=5),
@@ -164,3 +165,18 @@ def test_classes_that_do_not_fit_the_file(tmp_path: Path, shared_data: Path) -> 
         compile_tokenizer(tmp_path)
     config.write_text('{"tokenizer_class": "T5Tokenizer"}')
     assert "the class T5Tokenizer has steps of its own" in compile_tokenizer(tmp_path).notes[0]
+
+
+def test_what_is_left_to_chance_or_takes_markers_apart_is_said(
+    tmp_path: Path, cpp_build: Path
+) -> None:
+    document = json.loads(TRAINERS["digits"]())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    assert not check(tmp_path, {}, "llama", cpp_build)
+    ids = load_tokenizer(tmp_path).encode(TEXTS[-3])
+    document["model"]["dropout"] = 0.9
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    (tmp_path / "tokenizer_config.json").write_text('{"split_special_tokens": true}')
+    assert load_tokenizer(tmp_path).encode(TEXTS[-3]) == ids
+    notes = compile_tokenizer(tmp_path).notes
+    assert ["dropout of 0.9" in notes[0], "split_special_tokens" in notes[1]] == [True, True]

@@ -23,6 +23,7 @@ from support.packed_checkpoints import (
 )
 from torch.nn import functional as F
 
+from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
 from exporter.file.replacing import check_outputs
 from exporter.models.decoder import CausalLM
@@ -67,6 +68,52 @@ def test_a_decoder_saved_alone_beside_its_head(tmp_path: Path) -> None:
     tensors = write_floats(tmp_path)
     bare = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
     save_file(bare, tmp_path / "model.safetensors")
+    assert_read(tmp_path, tensors)
+
+
+@pytest.mark.parametrize(
+    ("around", "inside"),
+    [
+        ("module.", ""),
+        ("_orig_mod.", ""),
+        ("module._orig_mod.", ""),
+        ("base_model.model.", ""),
+        ("model.", ""),
+        ("", "_orig_mod."),
+        ("", "_fsdp_wrapped_module._checkpoint_wrapped_module."),
+    ],
+)
+def test_names_of_what_trained_or_compiled_the_model(
+    tmp_path: Path, around: str, inside: str
+) -> None:
+    tensors = write_floats(tmp_path)
+    named = {
+        around + name.replace("layers.0.", f"layers.0.{inside}"): tensor
+        for name, tensor in tensors.items()
+    }
+    save_file(named, tmp_path / "model.safetensors")
+    assert_read(tmp_path, tensors)
+    both = {name: tensor.clone() for name, tensor in {**named, **tensors}.items()}
+    save_file(both, tmp_path / "model.safetensors")  # of which either could be meant
+    assert f"{len(named.keys() - tensors.keys())} not in the model: " in refusal(tmp_path)
+
+
+def test_heads_that_judge_texts_are_left_out(tmp_path: Path) -> None:
+    tensors = write_floats(tmp_path)
+    of_trl = {"v_head.summary.weight": torch.ones(1, 64), "v_head.summary.bias": torch.ones(1)}
+    other = {"score.weight": torch.ones(1, 64), "value_head.weight": torch.ones(1, 64)}
+    save_file({**tensors, **of_trl, **other}, tmp_path / "model.safetensors")
+    assert_read(tmp_path, tensors)
+    assert open_checkpoint(tmp_path).left_out == {"v_head": 2, "score": 1, "value_head": 1}
+
+
+def test_float64_and_tables_of_old_checkpoints(tmp_path: Path) -> None:
+    tensors = write_floats(tmp_path)
+    old = {"attention.bias": torch.ones(1, 1, 8, 8, dtype=torch.bool)}
+    old |= {"attention.masked_bias": torch.tensor(-1e9), "rotary_emb.inv_freq": torch.ones(4)}
+    stored = {name: tensor.double() for name, tensor in tensors.items()}
+    stored |= {f"model.layers.0.self_attn.{name}": tensor for name, tensor in old.items()}
+    save_file(stored, tmp_path / "model.safetensors")
     assert_read(tmp_path, tensors)
 
 
