@@ -20,6 +20,7 @@ UNSUPPORTED = frozenset(
         "dimensions",
         "document",
         "documents",
+        "dry_sequence_breakers",
         "early_stopping",
         "ignore_eos",
         "image",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from runtime.server.requests import Fields, FunctionTool, NamesModel, Zero
+from runtime.server.requests import Fields, FunctionTool, NamesModel
 
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
@@ -22,7 +22,10 @@ class Options(Fields):
     repeat_penalty: float | None = Field(None, gt=0)
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    mirostat: Zero | None = None
+    typical_p: float | None = Field(None, ge=0, le=1)
+    mirostat: int | None = Field(None, ge=0, le=2)
+    mirostat_tau: float | None = Field(None, ge=0, le=100)
+    mirostat_eta: float | None = Field(None, ge=0, le=1)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -39,6 +42,10 @@ class Options(Fields):
             "repetition_penalty": self.repeat_penalty,
             "presence_penalty": self.presence_penalty,
             "frequency_penalty": self.frequency_penalty,
+            "typical_p": self.typical_p,
+            "mirostat": self.mirostat,
+            "mirostat_tau": self.mirostat_tau,
+            "mirostat_eta": self.mirostat_eta,
         }
 
 
