@@ -64,6 +64,54 @@ NUMBERS = (
         "Taken from the logits of tokens that the answer has.",
     ),
     AnswerNumber("frequency_penalty", float, -2, 2, 0.0, "The same, as often as it has them."),
+    AnswerNumber(
+        *("dry_multiplier", float, 0, 100, 0.0),
+        "DRY, a penalty for tokens that go on with a repetition of the text.",
+    ),
+    AnswerNumber(
+        *("dry_base", float, 1, 100, 1.75),
+        "The base of DRY's penalty.",
+    ),
+    AnswerNumber(
+        *("dry_allowed_length", int, 0, MAX_COUNT, 2),
+        "Tokens of a repetition that have no penalty of DRY.",
+    ),
+    AnswerNumber(
+        *("dry_penalty_last_n", int, 0, MAX_COUNT, 64),
+        "The last tokens, in which DRY looks for repetitions.",
+    ),
+    AnswerNumber(
+        *("typical_p", float, 0, 1, 1.0),
+        "Locally typical sampling: from tokens whose surprise is nearest to the expected one.",
+    ),
+    AnswerNumber(
+        *("xtc_probability", float, 0, 1, 0.0),
+        "XTC, at a token with this probability.",
+    ),
+    AnswerNumber(
+        *("xtc_threshold", float, 0, 1, 0.1),
+        "Of the tokens at least so likely, XTC leaves only the least likely.",
+    ),
+    AnswerNumber(
+        *("dynatemp_range", float, 0, 100, 0.0),
+        "By which temperature is lower where the model is certain, and higher where it is not.",
+    ),
+    AnswerNumber(
+        *("dynatemp_exponent", float, 0, 100, 1.0),
+        "The power of the entropy that temperature follows.",
+    ),
+    AnswerNumber(
+        *("mirostat", int, 0, 2, 0),
+        "Mirostat 1 or 2, in place of the filters of tokens; 0: none.",
+    ),
+    AnswerNumber(
+        *("mirostat_tau", float, 0, 100, 5.0),
+        "Mirostat's target: bits of surprise a token.",
+    ),
+    AnswerNumber(
+        *("mirostat_eta", float, 0, 1, 0.1),
+        "How fast Mirostat learns.",
+    ),
     AnswerNumber("special_text", bool, 0, 1, False),
     AnswerNumber("logprobs", int, 0, 20, None),
 )
@@ -74,9 +122,11 @@ class AnswerOptions(TypedDict, total=False):
     the default: where the file has one (Runner.sampling), that, else the one below.
 
     A token is chosen by the model's logits, changed in this order: logit_bias,
-    repetition_penalty, presence_penalty and frequency_penalty, the constraint, temperature, top_k,
-    top_p, min_p. At most one constraint may be given: an answer that ends by itself is then such a
-    text, and `stats` tells whether it is `incomplete`.
+    repetition_penalty, presence_penalty and frequency_penalty, DRY, the constraint, temperature,
+    top_k, typical_p, top_p, min_p, XTC. Temperature is the last, as in llama.cpp, with typical_p,
+    XTC or dynatemp_range; with mirostat, that alone follows temperature. At most one constraint may
+    be given: an answer that ends by itself is then such a text, and `stats` tells whether it is
+    `incomplete`.
 
     Attributes:
         temperature: 0 to 100, by which logits are divided; 0, the default: always the most likely
@@ -93,6 +143,24 @@ class AnswerOptions(TypedDict, total=False):
             default 0.
         frequency_penalty: -2 to 2, as OpenAI's: taken from them as often as the answer has the
             token; default 0.
+        dry_multiplier: 0 to 100: of DRY, a penalty for tokens that go on with a repetition of
+            `length` tokens: multiplier * base ** (length - allowed_length). A line break, a colon,
+            a quotation mark or an asterisk ends a repetition. 0, the default: none.
+        dry_base: 1 to 100; default 1.75.
+        dry_allowed_length: tokens of a repetition that have no penalty; default 2.
+        dry_penalty_last_n: the last tokens, in which repetitions are found; default 64.
+        typical_p: 0 to 1: sample from the tokens whose surprise is nearest to the expected one, the
+            fewest whose probabilities add up to it; default 1.
+        xtc_probability: 0 to 1: of XTC, at each token; default 0.
+        xtc_threshold: 0 to 1: of the tokens at least so likely, XTC leaves only the least likely;
+            default 0.1.
+        dynatemp_range: 0 to 100: temperature is lower by it where the model is certain, higher
+            where all tokens are equally likely; default 0.
+        dynatemp_exponent: 0 to 100: the power of the entropy, from 0 to 1, that temperature
+            follows; default 1.
+        mirostat: 0 to 2: Mirostat 1 or 2 in place of the filters; 0, the default: none.
+        mirostat_tau: 0 to 100: its target, in bits of surprise a token; default 5.
+        mirostat_eta: 0 to 1: how fast it learns; default 0.1.
         logit_bias: numbers from -100 to 100 that are added to the logits of tokens, by id; -100
             bans a token.
         stop: a text, or several, where the answer ends; neither the text nor what follows is
@@ -120,6 +188,18 @@ class AnswerOptions(TypedDict, total=False):
     repetition_penalty: float
     presence_penalty: float
     frequency_penalty: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    typical_p: float
+    xtc_probability: float
+    xtc_threshold: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    mirostat: int
+    mirostat_tau: float
+    mirostat_eta: float
     logit_bias: Mapping[int, float] | None
     stop: str | Sequence[str] | None
     logprobs: int | None

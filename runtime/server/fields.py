@@ -24,17 +24,16 @@ UNSUPPORTED: dict[str, object] = {
         (
             *("allowed_token_ids", "audio", "bad_words", "bad_words_ids", "chat_template"),
             *("continue_final_message", "dimensions", "disable_additional_properties", "document"),
-            *("documents", "dry_multiplier", "dynatemp_range", "early_stopping", "ebnf", "echo"),
+            *("documents", "dry_sequence_breakers", "early_stopping", "ebnf", "echo"),
             *("grammar_lazy", "ignore_eos", "image", "image_data", "image_url", "images"),
             *("include_stop_str_in_output", "input_audio", "logit_bias_eog", "logits_processors"),
-            *("logprob_token_ids", "logprobs", "lora", "min_keep", "min_tokens", "mirostat"),
+            *("logprob_token_ids", "logprobs", "lora", "min_keep", "min_tokens"),
             *("mm_processor_kwargs", "multimodal_data", "n_indent", "n_probs", "no_stop_trim"),
             *("post_sampling_probs", "prompt_embeds", "raw"),
             *("reasoning_in_content", "repetition_detection", "return_tokens_as_token_ids"),
             *("samplers", "stop_token_ids", "structural_tag", "t_max_predict_ms", "top_a"),
             *("top_logprobs", "truncate_prompt_tokens", "use_beam_search", "watermarking"),
             *("web_search_options", "whitespace_pattern", "guided_whitespace_pattern"),
-            *("xtc_probability",),
         ),
         None,
     ),
@@ -57,7 +56,6 @@ UNSUPPORTED: dict[str, object] = {
     "thinking_token_budget": -1,
     "top_n_sigma": -1,
     "typ_p": 1,
-    "typical_p": 1,
 }
 # What the server calls otherwise.
 _CALLED = {

@@ -33,6 +33,30 @@ export interface GenerateOptions {
   presencePenalty?: number;
   /** -2 to 2: taken from them as often as the answer has them. Default: 0. */
   frequencyPenalty?: number;
+  /** 0 to 100: DRY, a penalty for tokens that go on with a repetition. Default: 0. */
+  dryMultiplier?: number;
+  /** 1 to 100: the base of DRY's penalty. Default: 1.75. */
+  dryBase?: number;
+  /** Tokens of a repetition that have no penalty of DRY. Default: 2. */
+  dryAllowedLength?: number;
+  /** The last tokens, in which DRY looks for repetitions. Default: 64. */
+  dryPenaltyLastN?: number;
+  /** 0 to 1: tokens whose surprise is nearest to the expected one. Default: 1. */
+  typicalP?: number;
+  /** 0 to 1: XTC, at a token with this probability. Default: 0. */
+  xtcProbability?: number;
+  /** 0 to 1: of the tokens so likely, XTC leaves only the least likely. Default: 0.1. */
+  xtcThreshold?: number;
+  /** 0 to 100: temperature is lower or higher by it, with the entropy. Default: 0. */
+  dynatempRange?: number;
+  /** 0 to 100: the power of the entropy that temperature follows. Default: 1. */
+  dynatempExponent?: number;
+  /** 0 to 2: Mirostat 1 or 2 in place of the filters of tokens. Default: 0. */
+  mirostat?: number;
+  /** 0 to 100: Mirostat's target, in bits of surprise a token. Default: 5. */
+  mirostatTau?: number;
+  /** 0 to 1: how fast Mirostat learns. Default: 0.1. */
+  mirostatEta?: number;
   /** -100 to 100, added to the logits of tokens, by id; -100 bans a token. */
   logitBias?: { [token: number]: number };
   /** The answer ends before one of these texts. */

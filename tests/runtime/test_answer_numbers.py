@@ -142,8 +142,8 @@ def test_the_library_checks_them(table: dict[str, Any]) -> None:
         assert set_number(name, high + 1) == f"{name} is {int(high) + 1}, but must be {bounds}"
         assert set_number(name, low - 1).endswith(bounds)
         assert set_number(name, float("nan")).endswith(f" is nan, but must be {bounds}")
-        part = set_number(name, 0.5)
-        whole = f"{name} is 0.5, but must be a whole number {bounds}"
+        part = set_number(name, low + 0.5)
+        whole = f"{name} is {low + 0.5:g}, but must be a whole number {bounds}"
         assert part == ("" if row["type"] == "number" else whole)
     lib.thimble_settings_free(settings)
 

@@ -28,6 +28,16 @@ CHANGES: dict[str, AnswerOptions] = {
         "frequency_penalty": 0.25,
         "logit_bias": {12: 4.0, 300: -7.5},
     },
+    "dry": {"dry_multiplier": 3.0, "dry_base": 1.5, "dry_allowed_length": 1},
+    "dry near": {"dry_multiplier": 3.0, "dry_allowed_length": 0, "dry_penalty_last_n": 5},
+}
+SAMPLERS: dict[str, AnswerOptions] = {
+    "plain": {},
+    "typical": {"typical_p": 0.5},
+    "XTC": {"xtc_probability": 0.7, "xtc_threshold": 0.05},
+    "dynamic temperature": {"dynatemp_range": 0.8, "dynatemp_exponent": 0.7},
+    "Mirostat": {"mirostat": 1, "mirostat_tau": 2.0},
+    "Mirostat 2": {"mirostat": 2, "mirostat_tau": 2.0, "mirostat_eta": 0.2},
 }
 
 
@@ -38,7 +48,11 @@ def runner(embedded_cpu_pte: Path, cpp_build: Path) -> Iterator[Runner]:
 
 
 def changed(
-    logits: np.ndarray, prompt: list[int], answer: list[int], options: AnswerOptions
+    runner: Runner,
+    logits: np.ndarray,
+    prompt: list[int],
+    answer: list[int],
+    options: AnswerOptions,
 ) -> np.ndarray:
     logits = logits.copy()
     for token, value in (options.get("logit_bias") or {}).items():
@@ -50,7 +64,26 @@ def changed(
         logits[token] -= np.float32(options.get("presence_penalty", 0.0)) + np.float32(
             options.get("frequency_penalty", 0.0)
         ) * answer.count(token)
+    for token, length in repetitions(runner, [*prompt, *answer], options).items():
+        power = length - options.get("dry_allowed_length", 2)
+        base = options.get("dry_base", 1.75)
+        logits[token] -= np.float32(options["dry_multiplier"] * base**power)
     return logits
+
+
+def repetitions(runner: Runner, text: list[int], options: AnswerOptions) -> dict[int, int]:
+    """How many of the last tokens came before each token that may be punished, at most."""
+    found = dict[int, int]()
+    allowed = options.get("dry_allowed_length", 2)
+    text = text[-options.get("dry_penalty_last_n", 64) :] if "dry_multiplier" in options else []
+    breakers = {token for token in text if set(runner.token_text(token)) & set(b'\n:"*')}
+    for end in range(1, len(text)):
+        length = 0
+        while length < end and text[end - 1 - length] == text[-1 - length] not in breakers:
+            length += 1
+        if length >= allowed and text[end] not in breakers:
+            found[text[end]] = max(length, found.get(text[end], 0))
+    return found
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -62,18 +95,24 @@ def test_the_definitions(runner: Runner, name: str) -> None:
     rows = runner.logits([*prompt, *found], first=len(prompt) - 1)
     differs = False
     for row in rows[:-1]:
-        answer.append(int(changed(row, prompt, answer, options).argmax()))
+        answer.append(int(changed(runner, row, prompt, answer, options).argmax()))
         differs = differs or answer[-1] != row.argmax()
     assert answer == found and len(found) == 30
     assert differs  # the option was of consequence
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.9])
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({**changes, "temperature": value} for changes in CHANGES.values() for value in (0, 0.9)),
+        *({**sampler, "temperature": 0.9} for sampler in SAMPLERS.values()),
+    ],
+    ids=str,
+)
 def test_drafts_and_an_engine_change_nothing(
-    embedded_cpu_pte: Path, runner: Runner, name: str, temperature: float
+    embedded_cpu_pte: Path, runner: Runner, options: AnswerOptions
 ) -> None:
-    options: AnswerOptions = {**CHANGES[name], "temperature": temperature, "seed": 6, "logprobs": 2}
+    options = {**options, "seed": 6, "logprobs": 2}
 
     def told(runner: Runner) -> tuple[str, list[TokenLogprob]]:
         return "".join(runner.generate(PROMPT, 40, **options)), runner.logprobs
@@ -95,6 +134,14 @@ def test_a_model_that_is_its_own_draft_stays_right(embedded_cpu_pte: Path, cpp_b
     stats = runner.stats
     assert stats["drafted_tokens"] - 7 <= stats["accepted_tokens"]
     assert stats["drafted_tokens"] > 0
+
+
+def test_every_sampler_chooses_otherwise(runner: Runner) -> None:
+    texts = {
+        "".join(runner.generate(PROMPT, 40, **sampler, temperature=0.9, seed=6))
+        for sampler in SAMPLERS.values()
+    }
+    assert len(texts) == len(SAMPLERS)
 
 
 def test_a_ban_and_a_wish(runner: Runner) -> None:

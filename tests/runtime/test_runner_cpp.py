@@ -13,6 +13,16 @@ CASES = {
         "ends_are_allowed_where_the_text_is_complete",
         "memory_is_bounded",
     ],
+    "filters_test": [
+        "typical_keeps_what_llama_cpp_keeps",
+        "xtc_keeps_what_llama_cpp_keeps",
+        "dynamic_temperature_is_llama_cpps",
+        "the_chain_has_llama_cpps_order",
+        "xtc_comes_with_its_probability",
+        "mirostat_follows_llama_cpp",
+        "dry_takes_what_llama_cpp_takes",
+        "a_long_repetition_has_a_finite_penalty",
+    ],
     "sampler_test": [
         "greedy_takes_the_likeliest",
         "nan_is_never_chosen",

@@ -286,6 +286,16 @@ def test_a_prompt_that_is_only_scored(client: openai.OpenAI, runner: Runner) -> 
     assert answer.usage.total_tokens == len(runner.encode_prompt(prompt))
 
 
+def test_samplers_of_llama_cpp(client: openai.OpenAI, runner: Runner) -> None:
+    asked: dict[str, Any] = {"messages": USER, "temperature": 0.9, "seed": 5}
+    more = {"mirostat": 2, "mirostat_tau": 1.5, "dry_multiplier": 0.8, "dry_allowed_length": 1}
+    answer = client.chat.completions.create(
+        model="stories", max_tokens=24, extra_body=more, **asked
+    )
+    expected = alone(runner, **asked, **more, max_new_tokens=24)
+    assert answer.choices[0].message.content == expected
+
+
 def test_drafts(server: Server, client: openai.OpenAI, runner: Runner) -> None:
     options: dict[str, Any] = {"temperature": 0.8, "seed": 3, "max_tokens": 60}
     few = {str(token): 100 for token in (300, 301, 302)}

@@ -281,8 +281,8 @@ def test_ollamas_models(server: Server, llama: ollama.Client) -> None:
     with pytest.raises(ollama.ResponseError, match="there is no model 'other'") as refused:
         llama.chat("other", [{"role": "user", "content": USER}])
     assert refused.value.status_code == 404
-    with pytest.raises(ollama.ResponseError, match="options.mirostat is 2, but must be at most 0"):
-        llama.generate("stories", USER, options={"mirostat": 2})
+    with pytest.raises(ollama.ResponseError, match="options.mirostat is 3, but must be at most 2"):
+        llama.generate("stories", USER, options={"mirostat": 3})
 
 
 def test_tokens(server: Server) -> None:

@@ -107,6 +107,8 @@ def test_the_readme_names_the_fields_without_effect() -> None:
         ),
         ({"functions": []}, 400, "functions must be null"),
         ({"temperature": 3}, 400, "temperature is 3, but must be at most 2$"),
+        ({"mirostat": 3}, 400, "mirostat is 3, but must be at most 2$"),
+        ({"dry_sequence_breakers": ["x"]}, 400, "dry_sequence_breakers is not supported$"),
         ({"messages": []}, 400, "messages must be a list of length 1 or more"),
         ({"messages": [{"role": "tool", "content": "x"}]}, 400, "needs tool_call_id"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages"),

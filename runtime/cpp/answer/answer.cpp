@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace thimble {
@@ -15,6 +16,11 @@ bool begins_text(const Model& model, const std::vector<int32_t>& prompt) {
   });
 }
 
+/// llama.cpp's "sequence breakers" of DRY, as they are by default there.
+bool breaks_repetition(const Tokenizer& tokenizer, int32_t token) {
+  return tokenizer.text_of(token).find_first_of("\n:\"*") != std::string_view::npos;
+}
+
 }  // namespace
 
 Answer::Answer(const Model& model, const GenerateOptions& options,
@@ -22,7 +28,8 @@ Answer::Answer(const Model& model, const GenerateOptions& options,
     : model_(model),
       options_(options),
       stats_(*stats),
-      sampler_(options.sampler, prompt),
+      sampler_(options.sampler, prompt,
+               [&model](int32_t token) { return breaks_repetition(model.tokenizer(), token); }),
       at_start_(begins_text(model, prompt)),
       text_(model.tokenizer(), options.output, on_text, at_start_, prompt),
       length_(static_cast<int64_t>(prompt.size())) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <sstream>
 #include <type_traits>
 
@@ -16,13 +17,19 @@ LogitChangeOptions& part(GenerateOptions& all, const LogitChangeOptions*) {
 }
 OutputOptions& part(GenerateOptions& all, const OutputOptions*) { return all.output; }
 
+DryOptions& part(GenerateOptions& all, const DryOptions*) { return all.sampler.changes.dry; }
+MirostatOptions& part(GenerateOptions& all, const MirostatOptions*) { return all.sampler.mirostat; }
+
 template <typename T, typename Part>
 T& find(GenerateOptions& all, T Part::* member) {
   return part(all, static_cast<const Part*>(nullptr)).*member;
 }
 
+/// Of a float as few digits as tell it from others: 0.1, and not 0.100000001490116.
 std::string to_json(double number) {
   char text[32];
+  std::snprintf(text, sizeof(text), "%.7g", number);
+  if (std::strtof(text, nullptr) == number) return text;
   std::snprintf(text, sizeof(text), "%.15g", number);
   return text;
 }
@@ -70,6 +77,39 @@ const std::vector<AnswerNumber>& answer_numbers() {
        "once,\n"
        "                       or as often as it has them (default 0)\n"},
       {"frequency_penalty", -2, 2, &LogitChangeOptions::frequency_penalty},
+      {"dry_multiplier", 0, 100, &DryOptions::multiplier,
+       "  --dry-multiplier M   0 to 100: DRY, a penalty for tokens that would go on with a\n"
+       "                       repetition: M * base ^ (length - allowed length) (default 0)\n"},
+      {"dry_base", 1, 100, &DryOptions::base, "  --dry-base B         1 to 100 (default 1.75)\n"},
+      {"dry_allowed_length", 0, INT32_MAX, &DryOptions::allowed_length,
+       "  --dry-allowed-length N\n"
+       "                       tokens of a repetition that have no penalty (default 2)\n"},
+      {"dry_penalty_last_n", 0, INT32_MAX, &DryOptions::last_n,
+       "  --dry-penalty-last-n N\n"
+       "                       the last tokens, in which repetitions are found (default 64)\n"},
+      {"typical_p", 0, 1, &SamplerOptions::typical_p,
+       "  --typical-p P        0 to 1: locally typical sampling, from the tokens whose surprise "
+       "is\n"
+       "                       nearest to the expected one (default 1)\n"},
+      {"xtc_probability", 0, 1, &SamplerOptions::xtc_probability,
+       "  --xtc-probability P, --xtc-threshold T\n"
+       "                       0 to 1: XTC, at a token with probability P: of the tokens that are\n"
+       "                       likely to T or more, only the least likely stays (default 0, "
+       "0.1)\n"},
+      {"xtc_threshold", 0, 1, &SamplerOptions::xtc_threshold},
+      {"dynatemp_range", 0, 100, &SamplerOptions::dynatemp_range,
+       "  --dynatemp-range R, --dynatemp-exponent E\n"
+       "                       0 to 100: the temperature is lower by R where the model is "
+       "certain,\n"
+       "                       higher by R where it is not, by entropy ^ E (default 0, 1)\n"},
+      {"dynatemp_exponent", 0, 100, &SamplerOptions::dynatemp_exponent},
+      {"mirostat", 0, 2, &MirostatOptions::version,
+       "  --mirostat V         0 to 2: Mirostat 1 or 2, in place of the filters above; 0: none\n"
+       "                       (default 0)\n"},
+      {"mirostat_tau", 0, 100, &MirostatOptions::tau,
+       "  --mirostat-tau T     0 to 100: its target, bits of surprise a token (default 5)\n"},
+      {"mirostat_eta", 0, 1, &MirostatOptions::eta,
+       "  --mirostat-eta E     0 to 1: how fast it learns (default 0.1)\n"},
       {"special_text", 0, 1, &OutputOptions::special_text},
       {"logprobs", 0, 20, &OutputOptions::top_logprobs},
   };

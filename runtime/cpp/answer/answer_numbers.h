@@ -16,7 +16,9 @@ namespace thimble {
 struct AnswerNumber {
   using Member =
       std::variant<int64_t GenerateOptions::*, int32_t SamplerOptions::*, float SamplerOptions::*,
-                   float LogitChangeOptions::*, int32_t OutputOptions::*, bool OutputOptions::*>;
+                   float LogitChangeOptions::*, float DryOptions::*, int32_t DryOptions::*,
+                   float MirostatOptions::*, int32_t MirostatOptions::*, int32_t OutputOptions::*,
+                   bool OutputOptions::*>;
 
   const char* name;        ///< in thimble.h, and in Python
   double low, high;        ///< both are allowed

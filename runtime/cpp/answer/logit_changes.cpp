@@ -1,6 +1,7 @@
 #include "answer/logit_changes.h"
 
 #include <string>
+#include <utility>
 
 namespace thimble {
 
@@ -13,13 +14,16 @@ Status check_bias(const LogitChangeOptions& options, int64_t vocab_size) {
   return {};
 }
 
-LogitChanges::LogitChanges(const LogitChangeOptions& options, const std::vector<int32_t>& prompt)
-    : options_(options) {
+LogitChanges::LogitChanges(const LogitChangeOptions& options, const std::vector<int32_t>& prompt,
+                           BreaksRepetition breaks)
+    : options_(options), dry_(options.dry, std::move(breaks)) {
+  for (const int32_t token : prompt) dry_.add(token);
   if (options_.repetition_penalty == 1.0f) return;
   for (const int32_t token : prompt) seen_.emplace(token, 0);
 }
 
 void LogitChanges::add(int32_t token) {
+  dry_.add(token);
   if (options_.repetition_penalty == 1.0f && options_.presence_penalty == 0.0f &&
       options_.frequency_penalty == 0.0f) {
     return;
@@ -29,7 +33,7 @@ void LogitChanges::add(int32_t token) {
 
 const float* LogitChanges::apply(const float* logits, int32_t count,
                                  std::vector<float>* changed) const {
-  if (options_.bias.empty() && seen_.empty()) return logits;
+  if (options_.bias.empty() && seen_.empty() && !dry_.is_on()) return logits;
   changed->assign(logits, logits + count);
   for (const auto& [token, value] : options_.bias) (*changed)[static_cast<size_t>(token)] += value;
   for (const auto& [token, times] : seen_) {
@@ -41,6 +45,9 @@ const float* LogitChanges::apply(const float* logits, int32_t count,
         options_.presence_penalty +
         static_cast<double>(options_.frequency_penalty) * static_cast<double>(times);
     logit = static_cast<float>(logit - penalty);
+  }
+  for (const auto& [token, penalty] : dry_.penalties()) {
+    (*changed)[static_cast<size_t>(token)] -= penalty;
   }
   return changed->data();
 }

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "answer/dry.h"
 #include "core/status.h"
 
 namespace thimble {
@@ -23,6 +24,7 @@ struct LogitChangeOptions {
   /// it has, the second as often as it has it.
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
+  DryOptions dry;
 };
 
 /// Fails if a bias is of a token that the vocabulary does not have.
@@ -31,7 +33,8 @@ Status check_bias(const LogitChangeOptions& options, int64_t vocab_size);
 /// The changes as they follow from the tokens so far.
 class LogitChanges {
  public:
-  LogitChanges(const LogitChangeOptions& options, const std::vector<int32_t>& prompt);
+  LogitChanges(const LogitChangeOptions& options, const std::vector<int32_t>& prompt,
+               BreaksRepetition breaks);
 
   /// Adds a token of the answer.
   void add(int32_t token);
@@ -44,6 +47,7 @@ class LogitChanges {
   /// How often the answer has each token so far; those of the prompt alone 0 times. Filled where
   /// there is a penalty.
   std::unordered_map<int32_t, int64_t> seen_;
+  Dry dry_;
 };
 
 }  // namespace thimble

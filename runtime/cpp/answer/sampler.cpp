@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 namespace thimble {
 namespace {
@@ -23,22 +24,65 @@ int32_t likeliest(const float* logits, int32_t count, const TokenMask* allowed) 
 
 }  // namespace
 
+bool Sampler::is_greedy() const {
+  return options_.temperature == 0.0f &&
+         (options_.dynatemp_range == 0.0f || options_.mirostat.version != 0);
+}
+
+bool Sampler::is_temperature_last() const {
+  return options_.mirostat.version == 0 &&
+         (options_.typical_p < 1.0f || options_.xtc_probability > 0.0f ||
+          options_.dynatemp_range > 0.0f);
+}
+
 int32_t Sampler::sample(const float* logits, int32_t count, const TokenMask* allowed) {
   logits = changes_.apply(logits, count, &changed_);
   const int32_t best = likeliest(logits, count, allowed);
-  if (best < 0 || options_.temperature == 0.0f || std::isinf(logits[best])) return best;
+  if (best < 0 || is_greedy() || std::isinf(logits[best])) return best;
 
+  const double temperature = is_temperature_last() ? 1.0 : options_.temperature;
   candidates_.clear();
   for (int32_t token = 0; token < count; ++token) {
     if (!is_allowed(allowed, token)) continue;
     const double distance = static_cast<double>(logits[token]) - logits[best];
-    const double weight = std::exp(distance / options_.temperature);
+    const double weight = std::exp(distance / temperature);
     if (weight > 0.0) candidates_.push_back({weight, token});  // false for NaN as well
   }
-  keep_top_k();
-  keep_top_p();
-  keep_min_p();
+  filter(logits, count);
   return draw();
+}
+
+void Sampler::filter(const float* logits, int32_t count) {
+  if (options_.mirostat.version != 0) return mirostat_.keep(&candidates_, count);
+  if (options_.top_k > 0) keep_top_k(&candidates_, static_cast<size_t>(options_.top_k));
+  if (options_.typical_p < 1.0f) keep_typical(&candidates_, options_.typical_p);
+  if (options_.top_p < 1.0f) keep_top_p(&candidates_, options_.top_p);
+  if (options_.min_p > 0.0f) keep_min_p(&candidates_, options_.min_p);
+  if (options_.xtc_probability > 0.0f && uniform() < options_.xtc_probability) {
+    exclude_top(&candidates_, options_.xtc_threshold);
+  }
+  if (is_temperature_last()) divide(logits, last_temperature());
+}
+
+/// That of "dynatemp", as llama.cpp computes it: the lowest where one token is certain, the highest
+/// where all are equally likely.
+double Sampler::last_temperature() const {
+  const double range = options_.dynatemp_range;
+  if (range == 0.0 || candidates_.size() < 2) return options_.temperature;
+  const double low = std::max(0.0, options_.temperature - range);
+  const double high = options_.temperature + range;
+  const double share = entropy(candidates_) / std::log(static_cast<double>(candidates_.size()));
+  return low + (high - low) * std::pow(share, double{options_.dynatemp_exponent});
+}
+
+/// Weighs what is kept by the logits divided by a temperature; 0 leaves the most likely token.
+void Sampler::divide(const float* logits, double temperature) {
+  if (temperature == 0.0) return keep_top_k(&candidates_, 1);
+  double most = -std::numeric_limits<double>::infinity();
+  for (const Candidate& one : candidates_) most = std::max<double>(most, logits[one.token]);
+  for (Candidate& one : candidates_) {
+    one.weight = std::exp((logits[one.token] - most) / temperature);
+  }
 }
 
 /// SplitMix64 (Steele, Lea and Flood, 2014), as a number in [0, 1).
@@ -51,52 +95,18 @@ double Sampler::uniform() {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
-void Sampler::keep_top_k() {
-  const auto top_k = static_cast<size_t>(options_.top_k);
-  if (top_k == 0 || top_k >= candidates_.size()) return;
-  const auto likelier = [](const Candidate& a, const Candidate& b) {
-    return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
-  };
-  std::partial_sort(candidates_.begin(), candidates_.begin() + options_.top_k, candidates_.end(),
-                    likelier);
-  candidates_.resize(top_k);
-}
-
-/// Takes the most likely ones from a heap until there are enough: a few of many, so no full sort.
-void Sampler::keep_top_p() {
-  if (options_.top_p >= 1.0f) return;
-  double total = 0.0;
-  for (const Candidate& candidate : candidates_) total += candidate.weight;
-  const auto less_likely = [](const Candidate& a, const Candidate& b) {
-    return a.weight != b.weight ? a.weight < b.weight : a.token > b.token;
-  };
-  std::make_heap(candidates_.begin(), candidates_.end(), less_likely);
-  auto end = candidates_.end();
-  double taken = 0.0;
-  do {
-    std::pop_heap(candidates_.begin(), end, less_likely);
-    taken += (--end)->weight;
-  } while (end != candidates_.begin() && taken < options_.top_p * total);
-  candidates_.erase(candidates_.begin(), end);
-}
-
-void Sampler::keep_min_p() {
-  const auto unlikely = [&](const Candidate& candidate) {
-    return candidate.weight < options_.min_p;
-  };
-  candidates_.erase(std::remove_if(candidates_.begin(), candidates_.end(), unlikely),
-                    candidates_.end());
-}
-
 int32_t Sampler::draw() {
-  double total = 0.0;
-  for (const Candidate& candidate : candidates_) total += candidate.weight;
+  const double total = total_weight(candidates_);
   double left = uniform() * total;
+  const Candidate* chosen = &candidates_.back();  // only after rounding errors
   for (const Candidate& candidate : candidates_) {
     left -= candidate.weight;
-    if (left < 0.0) return candidate.token;
+    if (left >= 0.0) continue;
+    chosen = &candidate;
+    break;
   }
-  return candidates_.back().token;  // only after rounding errors
+  if (options_.mirostat.version != 0) mirostat_.learn(chosen->weight / total);
+  return chosen->token;
 }
 
 }  // namespace thimble

@@ -139,7 +139,7 @@ THIMBLE_API const char* thimble_answer_numbers(void);
 ///   special_text         1: special tokens are passed on as their text, except the one that ends
 ///                        the answer; 0: they are left out
 ///   logprobs             the `top` of thimble_settings_tokens()
-/// What a later version adds is in thimble_answer_numbers(); runtime/README.md says what it does.
+/// Others, such as llama.cpp's DRY, are in thimble_answer_numbers() and runtime/README.md.
 THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
                                         char* error, size_t error_size);
 

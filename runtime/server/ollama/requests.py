@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from runtime.server.fields import Fields
-from runtime.server.requests import FunctionTool, NamesModel, TopK, Zero
+from runtime.server.requests import FunctionTool, NamesModel, TopK
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)(ns|us|ms|s|m|h)")
@@ -27,7 +27,10 @@ class Options(Fields):
     repeat_penalty: float | None = Field(None, gt=0)
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    mirostat: Zero | None = None
+    typical_p: float | None = Field(None, ge=0, le=1)
+    mirostat: int | None = Field(None, ge=0, le=2)
+    mirostat_tau: float | None = Field(None, ge=0, le=100)
+    mirostat_eta: float | None = Field(None, ge=0, le=1)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -44,6 +47,10 @@ class Options(Fields):
             "repetition_penalty": self.repeat_penalty,
             "presence_penalty": self.presence_penalty,
             "frequency_penalty": self.frequency_penalty,
+            "typical_p": self.typical_p,
+            "mirostat": self.mirostat,
+            "mirostat_tau": self.mirostat_tau,
+            "mirostat_eta": self.mirostat_eta,
         }
 
 

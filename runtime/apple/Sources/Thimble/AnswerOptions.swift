@@ -27,7 +27,8 @@ public enum Constraint: Sendable {
 /// The options of an answer. Those that are not set have no effect.
 ///
 /// A token is chosen by the model's logits, changed in this order: logit biases, repetition, presence
-/// and frequency penalty, the constraint, temperature, topK, topP, minP.
+/// and frequency penalty, DRY, the constraint, temperature, topK, typicalP, topP, minP, XTC. Temperature
+/// is the last with typicalP, XTC or dynatempRange; with mirostat, that alone follows it.
 public struct AnswerOptions: Sendable {
     /// The most tokens; 0: until the model ends or the context is full.
     public var maxNewTokens = 0
@@ -47,6 +48,30 @@ public struct AnswerOptions: Sendable {
     public var presencePenalty = 0.0
     /// -2 to 2: is taken from them as often as the answer has the token.
     public var frequencyPenalty = 0.0
+    /// 0 to 100: DRY, a penalty for tokens that go on with a repetition.
+    public var dryMultiplier = 0.0
+    /// 1 to 100: the base of DRY's penalty.
+    public var dryBase = 1.75
+    /// Tokens of a repetition that have no penalty of DRY.
+    public var dryAllowedLength = 2
+    /// The last tokens, in which DRY looks for repetitions.
+    public var dryPenaltyLastN = 64
+    /// 0 to 1: tokens whose surprise is nearest to the expected one.
+    public var typicalP = 1.0
+    /// 0 to 1: XTC, at a token with this probability.
+    public var xtcProbability = 0.0
+    /// 0 to 1: of the tokens so likely, XTC leaves only the least likely.
+    public var xtcThreshold = 0.1
+    /// 0 to 100: temperature is lower or higher by it, with the entropy.
+    public var dynatempRange = 0.0
+    /// 0 to 100: the power of the entropy that temperature follows.
+    public var dynatempExponent = 1.0
+    /// 0 to 2: Mirostat 1 or 2 in place of the filters of tokens.
+    public var mirostat = 0
+    /// 0 to 100: Mirostat's target, in bits of surprise a token.
+    public var mirostatTau = 5.0
+    /// 0 to 1: how fast Mirostat learns.
+    public var mirostatEta = 0.1
     /// -100 to 100, added to the logits of tokens; -100 bans one.
     public var logitBias: [Int32: Double] = [:]
     /// Texts where the answer ends: neither they nor what follows is passed on.
@@ -74,6 +99,12 @@ public struct AnswerOptions: Sendable {
             "top_k": Double(topK), "top_p": Double(topP), "min_p": Double(minP),
             "repetition_penalty": repetitionPenalty, "presence_penalty": presencePenalty,
             "frequency_penalty": frequencyPenalty, "special_text": specialText ? 1 : 0,
+            "dry_multiplier": dryMultiplier, "dry_base": dryBase,
+            "dry_allowed_length": Double(dryAllowedLength), "dry_penalty_last_n": Double(dryPenaltyLastN),
+            "typical_p": typicalP, "xtc_probability": xtcProbability,
+            "xtc_threshold": xtcThreshold, "dynatemp_range": dynatempRange,
+            "dynatemp_exponent": dynatempExponent, "mirostat": Double(mirostat),
+            "mirostat_tau": mirostatTau, "mirostat_eta": mirostatEta,
         ]
     }
 

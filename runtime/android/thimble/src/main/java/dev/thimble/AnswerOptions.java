@@ -12,7 +12,8 @@ import java.util.concurrent.ThreadLocalRandom;
  * answer is asked for.
  *
  * <p>A token is chosen by the model's logits, changed in this order: logit biases, repetition,
- * presence and frequency penalty, the constraint, temperature, topK, topP, minP.
+ * presence and frequency penalty, DRY, the constraint, temperature, topK, typicalP, topP, minP, XTC.
+ * Temperature is the last with typicalP, XTC or dynatempRange; with mirostat, that alone follows it.
  */
 public final class AnswerOptions {
   // The kinds of constraint in thimble.h.
@@ -73,6 +74,66 @@ public final class AnswerOptions {
   /** -2 to 2: is taken from them as often as the answer has the token; default 0. */
   public AnswerOptions frequencyPenalty(double value) {
     return number("frequency_penalty", value);
+  }
+
+  /** 0 to 100: DRY, a penalty for tokens that go on with a repetition; default 0. */
+  public AnswerOptions dryMultiplier(double value) {
+    return number("dry_multiplier", value);
+  }
+
+  /** 1 to 100: the base of DRY's penalty; default 1.75. */
+  public AnswerOptions dryBase(double value) {
+    return number("dry_base", value);
+  }
+
+  /** Tokens of a repetition that have no penalty of DRY; default 2. */
+  public AnswerOptions dryAllowedLength(int value) {
+    return number("dry_allowed_length", value);
+  }
+
+  /** The last tokens, in which DRY looks for repetitions; default 64. */
+  public AnswerOptions dryPenaltyLastN(int value) {
+    return number("dry_penalty_last_n", value);
+  }
+
+  /** 0 to 1: tokens whose surprise is nearest to the expected one; default 1. */
+  public AnswerOptions typicalP(double value) {
+    return number("typical_p", value);
+  }
+
+  /** 0 to 1: XTC, at a token with this probability; default 0. */
+  public AnswerOptions xtcProbability(double value) {
+    return number("xtc_probability", value);
+  }
+
+  /** 0 to 1: of the tokens so likely, XTC leaves only the least likely; default 0.1. */
+  public AnswerOptions xtcThreshold(double value) {
+    return number("xtc_threshold", value);
+  }
+
+  /** 0 to 100: temperature is lower or higher by it, with the entropy; default 0. */
+  public AnswerOptions dynatempRange(double value) {
+    return number("dynatemp_range", value);
+  }
+
+  /** 0 to 100: the power of the entropy that temperature follows; default 1. */
+  public AnswerOptions dynatempExponent(double value) {
+    return number("dynatemp_exponent", value);
+  }
+
+  /** 0 to 2: Mirostat 1 or 2 in place of the filters of tokens; default 0. */
+  public AnswerOptions mirostat(int value) {
+    return number("mirostat", value);
+  }
+
+  /** 0 to 100: Mirostat's target, in bits of surprise a token; default 5. */
+  public AnswerOptions mirostatTau(double value) {
+    return number("mirostat_tau", value);
+  }
+
+  /** 0 to 1: how fast Mirostat learns; default 0.1. */
+  public AnswerOptions mirostatEta(double value) {
+    return number("mirostat_eta", value);
   }
 
   /** Special tokens that the model writes are passed on as text, except the one that ends it. */
