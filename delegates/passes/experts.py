@@ -32,7 +32,8 @@ def expand_experts(program: ExportedProgram) -> int:
 def _inlined(node: Node) -> Node:
     """Traces the decomposition of a node's operator on the values of its arguments, with linears
     kept whole, and adds the operators before the node, as of its source."""
-    decompose = get_decompositions([node.target])[node.target]
+    operator: Any = node.target
+    decompose = get_decompositions([operator])[operator]
     leaves, spec = tree_flatten((list(node.args), dict(node.kwargs)))
     inputs = [leaf for leaf in leaves if isinstance(leaf, Node)]
 
