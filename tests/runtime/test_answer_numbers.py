@@ -121,7 +121,8 @@ def test_commands_and_requests_have_them(table: dict[str, Any]) -> None:
     for number in FIELD_NUMBERS:
         field = fields[number.name]
         high = 2 if number.name == "temperature" else number.high  # OpenAI's bound
-        value = {"type": TYPES[number.type], "minimum": number.low, "maximum": high}
+        low = -1 if number.name == "top_k" else number.low  # as vLLM's
+        value = {"type": TYPES[number.type], "minimum": low, "maximum": high}
         assert field["anyOf"] == [value, {"type": "null"}], number.name
         assert field["default"] is None, number.name
 

@@ -77,7 +77,6 @@ def test_the_readme_names_the_fields_without_effect() -> None:
     [
         ({"ignore_eos": True}, 400, "^ignore_eos is not supported$"),
         ({"n_predict": 5}, 400, "^n_predict is not supported: use max_tokens$"),
-        ({"typical_p": 0.5}, 400, "^typical_p is not supported$"),
         ({"prompt_logprobs": 0}, 400, "^prompt_logprobs is not supported$"),
         ({"structured_outputs": {"structural_tag": "x"}}, 400, "structural_tag is not supported"),
         ({"add_special_tokens": True}, 400, "^add_special_tokens: true is not supported"),
