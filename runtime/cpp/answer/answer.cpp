@@ -110,9 +110,9 @@ void Answer::add(int32_t token, const float* logits) {
     logprob = logprob_of(token, logits, count, options_.output.top_logprobs, model_.tokenizer());
   }
   const bool interrupted = options_.interrupted != nullptr && options_.interrupted->load();
-  const bool wanted = text_.add(token, std::move(logprob));
+  const bool goes_on = text_.add(token, std::move(logprob));
   if (text_.stopped()) return end(StopReason::kStop);
-  if (interrupted || !wanted) return end(StopReason::kInterrupted);
+  if (interrupted || !goes_on) return end(StopReason::kInterrupted);
   if (constrained_ && constrained_->ended()) return end(StopReason::kComplete);
   if (generated_ == options_.max_new_tokens) return end(StopReason::kLength);
   if (length_ == model_.program().max_context_len()) return end(StopReason::kContextFull);

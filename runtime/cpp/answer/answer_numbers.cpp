@@ -135,10 +135,10 @@ NumberValues known_numbers(const std::map<std::string, double>& values) {
 std::string to_json(const NumberValues& values) {
   std::string json;
   for (const AnswerNumber& number : answer_numbers()) {  // in their order
-    const auto found = values.find(&number);
-    if (found == values.end()) continue;
+    const auto entry = values.find(&number);
+    if (entry == values.end()) continue;
     json += std::string(json.empty() ? "" : ", ") + "\"" + number.name +
-            "\": " + to_json(found->second);
+            "\": " + to_json(entry->second);
   }
   return "{" + json + "}";
 }
@@ -186,8 +186,8 @@ double AnswerNumber::get(const GenerateOptions& options) const {
 void AnswerNumber::set(GenerateOptions* options, double value) const {
   std::visit(
       [&](auto at) {
-        auto& found = find(*options, at);
-        found = static_cast<std::decay_t<decltype(found)>>(value);
+        auto& number = find(*options, at);
+        number = static_cast<std::decay_t<decltype(number)>>(value);
       },
       member);
 }

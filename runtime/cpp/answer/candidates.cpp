@@ -15,7 +15,7 @@ void remove(Candidates* candidates, const Condition& condition) {
 /// Keeps the first ones of an order until they have the weight `wanted`. They come from a heap: a
 /// few of many, so no full sort.
 template <typename Before>
-void keep_first(Candidates* candidates, double wanted, const Before& before) {
+void keep_first(Candidates* candidates, double least_sum, const Before& before) {
   const auto behind = [&](const Candidate& a, const Candidate& b) { return before(b, a); };
   std::make_heap(candidates->begin(), candidates->end(), behind);
   auto end = candidates->end();
@@ -23,7 +23,7 @@ void keep_first(Candidates* candidates, double wanted, const Before& before) {
   do {
     std::pop_heap(candidates->begin(), end, behind);
     taken += (--end)->weight;
-  } while (end != candidates->begin() && taken < wanted);
+  } while (end != candidates->begin() && taken < least_sum);
   candidates->erase(candidates->begin(), end);
 }
 

@@ -5,7 +5,7 @@
 
 namespace thimble {
 
-StopTexts::Search::Search(std::string wanted) : text(std::move(wanted)), fallback(text.size(), 0) {
+StopTexts::Search::Search(std::string stop) : text(std::move(stop)), fallback(text.size(), 0) {
   for (size_t end = 1, length = 0; end < text.size(); ++end) {
     while (length > 0 && text[end] != text[length]) length = fallback[length - 1];
     if (text[end] == text[length]) ++length;

@@ -25,7 +25,7 @@ TextOutput::TextOutput(const Tokenizer& tokenizer, const OutputOptions& options,
 
 bool TextOutput::add(int32_t token, std::optional<ChosenLogprob> logprob) {
   if (logprob) waiting_.push_back({made_, std::move(*logprob)});
-  const std::string text = wanted(stream_.push(token));
+  const std::string text = content(stream_.push(token));
   made_ += text.size();
   if (!pass_on(stops_.push(text))) return false;
   const bool apart = (options_.on_special || channels_) && tokenizer_.decoder().skips(token);
@@ -50,7 +50,7 @@ bool TextOutput::pass_on(const std::string& text) {
 }
 
 void TextOutput::finish() {
-  std::string last = wanted(stream_.finish());
+  std::string last = content(stream_.finish());
   if (channels_) last += channels_->finish();
   std::string rest = stops_.push(last);
   if (!stopped()) rest += stops_.finish();

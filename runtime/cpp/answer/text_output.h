@@ -59,7 +59,7 @@ class TextOutput {
   };
 
   /// The part of a text that may be passed on.
-  std::string wanted(std::string text) { return channels_ ? channels_->content_of(text) : text; }
+  std::string content(std::string text) { return channels_ ? channels_->content_of(text) : text; }
   bool pass_on(const std::string& text);
   bool pass_on_special(int32_t token);
 

@@ -17,8 +17,8 @@ struct Command {
   static Result<Command> parse(const std::string& line);
 
   /// Whether it is `wanted` and has that many numbers.
-  bool is(const char* wanted, size_t count) const {
-    return name == wanted && numbers.size() == count;
+  bool is(const char* command_name, size_t count) const {
+    return name == command_name && numbers.size() == count;
   }
 };
 

@@ -82,10 +82,11 @@ inline Status given(std::initializer_list<std::pair<const char*, bool>> pointers
 }
 
 /// The number of tokens, of which as many as fit are written.
-inline int64_t write_tokens(const std::vector<int32_t>& found, int32_t* tokens, int64_t capacity) {
-  const auto count = static_cast<int64_t>(found.size());
+inline int64_t write_tokens(const std::vector<int32_t>& sampled, int32_t* tokens,
+                            int64_t capacity) {
+  const auto count = static_cast<int64_t>(sampled.size());
   if (tokens != nullptr)
-    std::copy_n(found.begin(), std::clamp<int64_t>(capacity, 0, count), tokens);
+    std::copy_n(sampled.begin(), std::clamp<int64_t>(capacity, 0, count), tokens);
   return count;
 }
 
@@ -165,12 +166,12 @@ inline Result<ConstraintText> to_constraint(int32_t kind, const char* text, size
       {given({{"the constraint's text", has_text}}),
        check<int32_t>("the constraint's kind", plain, THIMBLE_ANY_TEXT, THIMBLE_GRAMMAR)});
   if (!right.ok()) return right;
-  ConstraintText wanted;
-  wanted.kind = static_cast<ConstraintText::Kind>(plain);
-  if (wanted.kind == ConstraintText::Kind::kNone) return wanted;
-  wanted.text = std::string_view(text, text_size);
-  wanted.relax = relax;
-  return wanted;
+  ConstraintText constraint;
+  constraint.kind = static_cast<ConstraintText::Kind>(plain);
+  if (constraint.kind == ConstraintText::Kind::kNone) return constraint;
+  constraint.text = std::string_view(text, text_size);
+  constraint.relax = relax;
+  return constraint;
 }
 
 inline TextCallback to_callback(thimble_text_callback on_text, void* context) {

@@ -146,10 +146,10 @@ int thimble_constrain(thimble_runner* runner, int32_t kind, const char* text, si
   return run_guarded(error, error_size, [&]() -> thimble::Status {
     const thimble::Status right = given({{"runner", runner}});
     if (!right.ok()) return right;
-    thimble::Result<thimble::ConstraintText> wanted = thimble::to_constraint(kind, text, text_size);
-    if (!wanted.ok()) return wanted.status();
-    if (*wanted == runner->constraint_text) return {};
-    auto compiled = runner->runner->compile(*wanted, runner->settings.wanted);
+    thimble::Result<thimble::ConstraintText> chosen = thimble::to_constraint(kind, text, text_size);
+    if (!chosen.ok()) return chosen.status();
+    if (*chosen == runner->constraint_text) return {};
+    auto compiled = runner->runner->compile(*chosen, runner->settings.wanted);
     if (!compiled.ok()) return compiled.status();
     std::unique_ptr<thimble::Constraint> constraint = std::move(*compiled);
     runner->notes.clear();
@@ -159,7 +159,7 @@ int thimble_constrain(thimble_runner* runner, int32_t kind, const char* text, si
       }
     }
     runner->constraint = std::move(constraint);
-    runner->constraint_text = std::move(*wanted);
+    runner->constraint_text = std::move(*chosen);
     return {};
   });
 }

@@ -46,11 +46,11 @@ thimble_engine* thimble_engine_open(thimble_runner* runner, const thimble_engine
                      check("queue", chosen.queue, 0, INT32_MAX),
                      check("prompt_rows", chosen.prompt_rows, 0, INT32_MAX)});
     if (report(right, error, error_size) != 0) return nullptr;
-    thimble::EngineOptions wanted;
-    if (chosen.sequences > 0) wanted.sequences = chosen.sequences;
-    if (chosen.queue > 0) wanted.queue = chosen.queue;
-    if (chosen.prompt_rows > 0) wanted.prompt_rows = chosen.prompt_rows;
-    auto engine = thimble::Engine::create(*runner->runner, wanted);
+    thimble::EngineOptions engine_options;
+    if (chosen.sequences > 0) engine_options.sequences = chosen.sequences;
+    if (chosen.queue > 0) engine_options.queue = chosen.queue;
+    if (chosen.prompt_rows > 0) engine_options.prompt_rows = chosen.prompt_rows;
+    auto engine = thimble::Engine::create(*runner->runner, engine_options);
     if (report(engine.status(), error, error_size) != 0) return nullptr;
     return new thimble_engine(std::move(*engine), runner->runner->adapter());
   });
@@ -71,22 +71,22 @@ int64_t thimble_engine_submit_with(thimble_engine* engine, const thimble_request
     const thimble::Status right =
         check_request(engine, request, on_text != nullptr, on_end != nullptr);
     if (report(right, error, error_size) != 0) return 0;
-    thimble::Request wanted;
-    wanted.tokens.assign(request->tokens, request->tokens + request->count);
-    wanted.options = thimble::to_generate(request->options,
-                                          settings != nullptr ? *settings : thimble_settings());
+    thimble::Request submitted;
+    submitted.tokens.assign(request->tokens, request->tokens + request->count);
+    submitted.options = thimble::to_generate(request->options,
+                                             settings != nullptr ? *settings : thimble_settings());
     auto constraint = thimble::to_constraint(request->constraint_kind, request->constraint,
                                              request->constraint_size);
     if (report(constraint.status(), error, error_size) != 0) return 0;
-    wanted.constraint = std::move(*constraint);
-    if (settings != nullptr) wanted.wanted = settings->wanted;
-    wanted.adapter = adapter != nullptr ? adapter : engine->adapter;
-    wanted.on_text = thimble::to_callback(on_text, context);
-    wanted.on_end = [=](const thimble::Status& status, const thimble::Stats& stats) {
+    submitted.constraint = std::move(*constraint);
+    if (settings != nullptr) submitted.wanted = settings->wanted;
+    submitted.adapter = adapter != nullptr ? adapter : engine->adapter;
+    submitted.on_text = thimble::to_callback(on_text, context);
+    submitted.on_end = [=](const thimble::Status& status, const thimble::Stats& stats) {
       on_end(status.ok() ? nullptr : status.message().c_str(), thimble::to_json(stats).c_str(),
              context);
     };
-    const thimble::Result<int64_t> id = engine->engine->submit(std::move(wanted));
+    const thimble::Result<int64_t> id = engine->engine->submit(std::move(submitted));
     return report(id.status(), error, error_size) == 0 ? *id : 0;
   });
 }

@@ -50,8 +50,8 @@ Result<CountedText::Shared> CountedText::lengths(std::vector<AutomatonPart> part
   // Where the character at hand may lead.
   std::vector<std::vector<State>> ends(count);
   for (State state = 1; state < count; ++state) {
-    const Status wanted = Interruption::check();
-    if (!wanted.ok()) return wanted;
+    const Status status = Interruption::check();
+    if (!status.ok()) return status;
     std::vector<State> open{state}, seen{state};
     while (!open.empty()) {
       const State from = open.back();
@@ -69,8 +69,8 @@ Result<CountedText::Shared> CountedText::lengths(std::vector<AutomatonPart> part
   std::unordered_map<std::vector<bool>, size_t> known;
   std::vector<bool> level = all.accepts, reached(count, false);
   for (;;) {
-    const Status wanted = Interruption::check();
-    if (!wanted.ok()) return wanted;
+    const Status status = Interruption::check();
+    if (!status.ok()) return status;
     const size_t n = lengths->after.size();
     bool complete = true;
     for (State state = 1; state < count; ++state) {

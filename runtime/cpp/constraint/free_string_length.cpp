@@ -94,17 +94,17 @@ int FreeStringLength::exactly(Recognizer& recognizer, Recognizer::State state, i
 
 /// What exactly() says, if it is less than `most`.
 int FreeStringLength::limit(Recognizer& recognizer, Recognizer::State state, int most) {
-  Known& found = known(recognizer, state);  // stays where it is when others are added
-  if (found.is_exact_known) return found.exactly;
+  Known& limits = known(recognizer, state);  // stays where it is when others are added
+  if (limits.is_exact_known) return limits.exactly;
   if (most == 0 || budget_ < 0) return -1;
-  found.is_exact_known = true;
+  limits.is_exact_known = true;
   if (allows_none(recognizer, state)) {
-    found.exactly = 0;
-  } else if (found.next.size() == 1) {
-    const int after = limit(recognizer, found.next[0], most - 1);
-    if (after >= 0) found.exactly = after + 1;
+    limits.exactly = 0;
+  } else if (limits.next.size() == 1) {
+    const int after = limit(recognizer, limits.next[0], most - 1);
+    if (after >= 0) limits.exactly = after + 1;
   }
-  return found.exactly;
+  return limits.exactly;
 }
 
 FreeStringLength::Known& FreeStringLength::known(Recognizer& recognizer, Recognizer::State state) {
@@ -127,15 +127,15 @@ FreeStringLength::Known& FreeStringLength::known(Recognizer& recognizer, Recogni
 
 /// Goes at most `count` calls deep.
 bool FreeStringLength::check(Recognizer& recognizer, Recognizer::State state, size_t count) {
-  Known& found = known(recognizer, state);  // stays where it is when others are added
-  if (count <= found.allowed) return true;
-  if (count >= found.refused || budget_ < 0) return false;
-  const bool allowed = std::all_of(found.next.begin(), found.next.end(),
+  Known& limits = known(recognizer, state);  // stays where it is when others are added
+  if (count <= limits.allowed) return true;
+  if (count >= limits.refused || budget_ < 0) return false;
+  const bool allowed = std::all_of(limits.next.begin(), limits.next.end(),
                                    [&](auto next) { return check(recognizer, next, count - 1); });
   if (allowed) {
-    found.allowed = static_cast<uint8_t>(count);
+    limits.allowed = static_cast<uint8_t>(count);
   } else if (budget_ >= 0) {
-    found.refused = static_cast<uint8_t>(count);
+    limits.refused = static_cast<uint8_t>(count);
   }
   return allowed;
 }

@@ -226,20 +226,20 @@ class Parser {
   bool parse_token(Grammar::Node* node) {
     const size_t begin = at_++;
     const TokenNames::Token* token = nullptr;
-    std::string said;
+    std::string token_name;
     if (peek() == '[') {
       ++at_;
       uint64_t id = 0;
       if (!parse_count(&id)) return false;
       if (!take("]>")) return fail("]> is missing");
       token = tokens_.find(static_cast<int32_t>(id));
-      said = "with the id " + std::to_string(id);
+      token_name = "with the id " + std::to_string(id);
     } else if (peek() == '"') {
       std::string name;
       if (!parse_text(&name)) return false;
       if (!take(">")) return fail("> is missing");
       token = tokens_.find(name);
-      said = quoted_json(name);
+      token_name = quoted_json(name);
     } else {
       const size_t end = text_.find_first_of(">\r\n", at_);
       if (end == text_.npos || text_[end] != '>') {
@@ -247,12 +247,12 @@ class Parser {
         return fail("a token is not closed");
       }
       at_ = end + 1;
-      said = text_.substr(begin, at_ - begin);
-      token = tokens_.find(said);
+      token_name = text_.substr(begin, at_ - begin);
+      token = tokens_.find(token_name);
     }
     if (token == nullptr) {
       at_ = begin;
-      return fail("the model has no special or added token " + said);
+      return fail("the model has no special or added token " + token_name);
     }
     *node = grammar_->literal(token->bytes);
     return true;

@@ -47,8 +47,8 @@ class Parser {
     return false;
   }
 
-  bool fail_here(const char* wanted) {
-    return fail(std::string(wanted) + " is missing" + (at_ < text_.size() ? "" : " at the end"));
+  bool fail_here(const char* missing) {
+    return fail(std::string(missing) + " is missing" + (at_ < text_.size() ? "" : " at the end"));
   }
 
   void skip_space() {

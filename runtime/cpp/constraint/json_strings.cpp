@@ -156,8 +156,8 @@ Grammar::Node JsonStrings::of_length(uint64_t min, uint64_t max) {
 }
 
 Result<Grammar::Node> JsonStrings::matching(std::string_view regex, bool whole) {
-  const Result<Grammar::Node> found = content(regex, whole);
-  return found.ok() ? quoted(*found) : found;
+  const Result<Grammar::Node> inner = content(regex, whole);
+  return inner.ok() ? quoted(*inner) : inner;
 }
 
 Result<Grammar::Node> JsonStrings::content(std::string_view regex, bool whole) {

@@ -246,22 +246,22 @@ class Compiler {
   bool reaches_return(uint32_t start, const std::vector<bool>& empty) {
     std::vector<uint32_t> left{start}, seen;
     visited_.resize(program_.code.size(), false);
-    bool found = false;
-    while (!left.empty() && !found) {
+    bool is_empty = false;
+    while (!left.empty() && !is_empty) {
       const uint32_t at = left.back();
       left.pop_back();
       if (visited_[at]) continue;
       visited_[at] = true;
       seen.push_back(at);
       const auto [op, a, b] = program_.code[at];
-      found = op == Op::kReturn || (op == Op::kEnter && empty[a]);
+      is_empty = op == Op::kReturn || (op == Op::kEnter && empty[a]);
       if (op == Op::kSplit) left.push_back(a);
       const bool calls = op == Op::kCall || op == Op::kRepeat;
       const bool skips = op == Op::kRepeat && program_.code[at + 1].a == 0;
       if (op == Op::kSplit || skips || (calls && empty[a])) left.push_back(b);
     }
     for (const uint32_t at : seen) visited_[at] = false;
-    return found;
+    return is_empty;
   }
 
   const Grammar& grammar_;

@@ -227,13 +227,13 @@ class Parser {
   bool parse_class(CodePoints* points) {
     const size_t begin = at_++;
     const bool negated = take("^");
-    std::vector<CodePoints::Range> found;
+    std::vector<CodePoints::Range> ranges;
     while (more() && peek() != ']') {
       CodePoints first;
       const size_t at = at_;
       if (!parse_member(&first)) return false;
       if (peek() != '-' || peek(1) == ']' || at_ + 1 >= text_.size()) {
-        found.insert(found.end(), first.ranges().begin(), first.ranges().end());
+        ranges.insert(ranges.end(), first.ranges().begin(), first.ranges().end());
         continue;
       }
       ++at_;
@@ -245,10 +245,10 @@ class Parser {
       if (!single(first) || !single(last) || first.ranges()[0].first > last.ranges()[0].first) {
         return fail(at, "a range of characters is not from a smaller to a larger one");
       }
-      found.push_back({first.ranges()[0].first, last.ranges()[0].first});
+      ranges.push_back({first.ranges()[0].first, last.ranges()[0].first});
     }
     if (!take("]")) return fail(begin, "a class is not closed");
-    points->add(found);
+    points->add(ranges);
     if (negated) *points = points->complement();
     return true;
   }
@@ -269,9 +269,9 @@ class Parser {
       points->add(point, point);
       return true;
     };
-    const auto set = [&](const CodePoints& found) {
+    const auto set = [&](const CodePoints& other) {
       ++at_;
-      *points = found;
+      *points = other;
       return true;
     };
     switch (c) {

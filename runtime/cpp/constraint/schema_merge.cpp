@@ -212,8 +212,8 @@ Result<Json> SchemaMerger::merge(Json a, const Json& b, const std::string& path)
   if (a.is(Json::Kind::kTrue) || b.is(Json::Kind::kFalse)) return b;
   if (b.is(Json::Kind::kTrue) || a.is(Json::Kind::kFalse)) return a;
   if (++work_ > kMaxWork) return error_at(path, "has too many $ref and allOf to be merged");
-  const Status wanted = Interruption::check();
-  if (!wanted.ok()) return wanted;
+  const Status status = Interruption::check();
+  if (!status.ok()) return status;
   const auto names_some = [](const Json& schema) {
     return schema.find("properties") != nullptr || schema.find("patternProperties") != nullptr ||
            schema.find("additionalProperties") != nullptr;
@@ -266,8 +266,8 @@ Result<Json> SchemaMerger::merge_properties(const Json& a, const Json& b) const 
     return properties == nullptr ? &none : properties;
   };
   const auto additional = [&anything](const Json& schema) {
-    const Json* found = schema.find("additionalProperties");
-    return found == nullptr ? &anything : found;
+    const Json* extra = schema.find("additionalProperties");
+    return extra == nullptr ? &anything : extra;
   };
   const Json &first = *of(a), &second = *of(b);
   std::unordered_map<std::string_view, const Json*> others;
@@ -299,13 +299,14 @@ Result<Json> SchemaMerger::merge_first_items(const Json& a, const Json& b,
       return error_at(path, "joins prefixItems with a list of items: write both as prefixItems");
     }
   }
-  const auto found = [](const Json& schema, const char* key, const Json& otherwise) {
+  const auto value_or = [](const Json& schema, const char* key, const Json& otherwise) {
     const Json* value = schema.find(key);
     return value == nullptr ? &otherwise : value;
   };
-  const Json &first = *found(a, "prefixItems", none), &second = *found(b, "prefixItems", none);
-  const Json &first_rest = *found(a, "items", anything),
-             &second_rest = *found(b, "items", anything);
+  const Json &first = *value_or(a, "prefixItems", none),
+             &second = *value_or(b, "prefixItems", none);
+  const Json &first_rest = *value_or(a, "items", anything),
+             &second_rest = *value_or(b, "items", anything);
   Json merged = Json::array({});
   for (size_t i = 0; i < std::max(first.values.size(), second.values.size()); ++i) {
     merged.values.push_back(both(i < first.values.size() ? first.values[i] : first_rest,

@@ -22,9 +22,10 @@ bool equal_texts(const Json& a, const Json& b) { return plain_text(a) == plain_t
 Json intersection(const Json& a, const Json& b) {
   Json result = Json::array({});
   for (const Json& value : a.values) {
-    const bool found = std::any_of(b.values.begin(), b.values.end(),
-                                   [&](const Json& other) { return equal_texts(value, other); });
-    if (found) result.values.push_back(value);
+    const bool is_common = std::any_of(b.values.begin(), b.values.end(), [&](const Json& other) {
+      return equal_texts(value, other);
+    });
+    if (is_common) result.values.push_back(value);
   }
   return result;
 }

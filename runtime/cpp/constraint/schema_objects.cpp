@@ -172,9 +172,9 @@ Result<std::optional<Program>> SchemaCompiler::names_of(const Json& schema, cons
 
 Result<std::vector<SchemaCompiler::PatternProperty>> SchemaCompiler::pattern_properties(
     const Json& schema, const std::string& path, Level level) {
-  std::vector<PatternProperty> found;
+  std::vector<PatternProperty> compiled;
   const Json* patterns = schema.find("patternProperties");
-  if (patterns == nullptr) return found;
+  if (patterns == nullptr) return compiled;
   if (!patterns->is(Json::Kind::kObject)) {
     return error_at(path, "has patternProperties that are not an object");
   }
@@ -183,7 +183,7 @@ Result<std::vector<SchemaCompiler::PatternProperty>> SchemaCompiler::pattern_pro
         "the JSON schema at " + path + " has " + std::to_string(patterns->keys.size()) +
         " patternProperties, but at most " + std::to_string(kMostPatterns) + " are supported");
     if (!left_out.ok()) return left_out;
-    return found;
+    return compiled;
   }
   for (size_t i = 0; i < patterns->keys.size(); ++i) {
     Json name = Json::object();
@@ -192,9 +192,9 @@ Result<std::vector<SchemaCompiler::PatternProperty>> SchemaCompiler::pattern_pro
     Result<std::optional<Program>> program =
         program_of(name, names(level).notation(), path + "/patternProperties");
     if (!program.ok()) return program.status();
-    if (*program) found.push_back({std::move(**program), patterns->values[i]});
+    if (*program) compiled.push_back({std::move(**program), patterns->values[i]});
   }
-  return found;
+  return compiled;
 }
 
 Result<std::vector<JsonMember>> SchemaCompiler::other_members(

@@ -61,14 +61,14 @@ std::vector<std::string> excluded_integers(const Json& schema) {
 
 /// The values of a list, each once: 1 and 1.0 are the same.
 std::vector<Json> distinct(const Json& list) {
-  std::vector<Json> found;
+  std::vector<Json> values;
   for (const Json& value : list.values) {
     const auto same = [&value](const Json& other) {
       return plain_text(other) == plain_text(value);
     };
-    if (std::none_of(found.begin(), found.end(), same)) found.push_back(value);
+    if (std::none_of(values.begin(), values.end(), same)) values.push_back(value);
   }
-  return found;
+  return values;
 }
 
 }  // namespace

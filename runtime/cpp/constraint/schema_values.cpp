@@ -66,14 +66,14 @@ Result<bool> SchemaCompiler::flat_holds(const Json& flat, const Json& value,
   for (const char* key : {"anyOf", "oneOf"}) {
     const Json* options = flat.find(key);
     if (options == nullptr) continue;
-    bool found = false;
-    for (size_t i = 0; !found && i < options->values.size(); ++i) {
+    bool holds_one = false;
+    for (size_t i = 0; !holds_one && i < options->values.size(); ++i) {
       const std::string place = path + "/" + key + "/" + std::to_string(i);
       const Result<bool> one = holds(options->values[i], value, place, depth + 1);
       if (!one.ok()) return one;
-      found = *one;
+      holds_one = *one;
     }
-    if (!found) return false;
+    if (!holds_one) return false;
   }
   const Json* excluded = flat.find("not");
   for (const Json& one : excluded ? excluded->find("anyOf")->values : std::vector<Json>()) {
@@ -176,12 +176,11 @@ Result<bool> SchemaCompiler::holds_members(const Json& schema, const Json& value
       const Result<bool> one = holds(patterns->values[n], value.values[i], place, depth + 1);
       if (!one.ok() || !*one) return one;
     }
-    const Json* wanted = properties == nullptr ? nullptr : properties->find(key);
-    if (wanted == nullptr && has_pattern) continue;
-    if (wanted == nullptr) wanted = more;
-    if (wanted == nullptr) continue;
-    const Result<bool> one =
-        holds(*wanted, value.values[i], path + "/properties/" + key, depth + 1);
+    const Json* rule = properties == nullptr ? nullptr : properties->find(key);
+    if (rule == nullptr && has_pattern) continue;
+    if (rule == nullptr) rule = more;
+    if (rule == nullptr) continue;
+    const Result<bool> one = holds(*rule, value.values[i], path + "/properties/" + key, depth + 1);
     if (!one.ok() || !*one) return one;
   }
   return true;

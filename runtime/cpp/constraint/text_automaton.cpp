@@ -97,8 +97,8 @@ Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts) {
   (void)states.add(list);
   for (uint32_t state = 0; state < states.size(); ++state) {
     if (state > kMostStates) return too_large();
-    const Status wanted = Interruption::check();
-    if (!wanted.ok()) return wanted;
+    const Status status = Interruption::check();
+    if (!status.ok()) return status;
     bool accepts = state != TextAutomaton::kDead;
     for (size_t i = 0; accepts && i < recognizers.size(); ++i) {
       const auto own = static_cast<Recognizer::State>(states[state].begin()[i]);

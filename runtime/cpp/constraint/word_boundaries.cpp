@@ -43,11 +43,11 @@ Grammar::Node marked_texts(const CharacterNode& character, Grammar* grammar) {
       choices.push_back(grammar->sequence(
           {next[static_cast<size_t>(other)], grammar->call(rules[other][kNone][0])}));
     }
-    for (const auto& [mark, wanted] :
+    for (const auto& [mark, following] :
          {std::pair{kBoundaryMark, kBoundary}, {kNoBoundaryMark, kNoBoundary}}) {
-      if (marks == kMostMarks || (demand != kNone && demand != wanted)) continue;
+      if (marks == kMostMarks || (demand != kNone && demand != following)) continue;
       choices.push_back(grammar->sequence({grammar->literal(std::string_view(&mark, 1)),
-                                           grammar->call(rules[word][wanted][marks + 1])}));
+                                           grammar->call(rules[word][following][marks + 1])}));
     }
     grammar->define(rules[word][demand][marks], grammar->choice(std::move(choices)));
   });

@@ -40,9 +40,9 @@ void NgramDrafter::follow(const std::vector<int32_t>& tokens) {
 
 size_t NgramDrafter::find(size_t* next) const {
   for (size_t count = std::min(kLongest, text_.size()); count >= kShortest; --count) {
-    const auto found = places_[count].find(key(count, text_.size()));
-    if (found == places_[count].end()) continue;
-    *next = found->second;
+    const auto place = places_[count].find(key(count, text_.size()));
+    if (place == places_[count].end()) continue;
+    *next = place->second;
     return count;
   }
   return 0;

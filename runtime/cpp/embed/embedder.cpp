@@ -91,10 +91,10 @@ Status Embedder::embed(const std::vector<std::string_view>& texts,
 
 Status Embedder::call(const std::vector<int64_t>& tokens, const std::vector<thimble_segment>& texts,
                       float* rows, EmbeddingCounts* counts) {
-  const Result<const float*> found =
+  const Result<const float*> vectors =
       texts.size() == 1 ? program_->run(tokens, 0) : program_->run(tokens, texts);
-  if (!found.ok()) return found.status();
-  std::copy_n(*found, texts.size() * width(), rows);
+  if (!vectors.ok()) return vectors.status();
+  std::copy_n(*vectors, texts.size() * width(), rows);
   counts->tokens += static_cast<int64_t>(tokens.size());
   ++counts->calls;
   return {};

@@ -50,14 +50,14 @@ Result<EmbeddingSettings> EmbeddingSettings::load(const uint8_t* data, size_t si
 }
 
 Result<std::string> EmbeddingSettings::prompt(const std::optional<std::string>& name) const {
-  const std::string wanted = name ? *name : default_prompt;
-  if (wanted.empty()) return std::string();
+  const std::string prompt_name = name ? *name : default_prompt;
+  if (prompt_name.empty()) return std::string();
   std::string known;
   for (const Prompt& prompt : prompts) {
-    if (prompt.name == wanted) return prompt.text;
+    if (prompt.name == prompt_name) return prompt.text;
     known += (known.empty() ? "" : ", ") + prompt.name;
   }
-  return Status::error("the model has no prompt '" + wanted +
+  return Status::error("the model has no prompt '" + prompt_name +
                        "': " + (known.empty() ? "it has none" : "it has " + known));
 }
 

@@ -15,11 +15,11 @@ Result<std::unique_ptr<Constraint>> IdleConstraints::take(const ConstraintText& 
                                                           const StillWanted& wanted) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = std::find_if(idle_.begin(), idle_.end(),
+    const auto entry = std::find_if(idle_.begin(), idle_.end(),
                                     [&text](const Idle& idle) { return idle.text == text; });
-    if (found != idle_.end()) {
-      std::unique_ptr<Constraint> constraint = std::move(found->constraint);
-      idle_.erase(found);
+    if (entry != idle_.end()) {
+      std::unique_ptr<Constraint> constraint = std::move(entry->constraint);
+      idle_.erase(entry);
       return constraint;
     }
   }

@@ -55,9 +55,9 @@ class Request {
 
  private:
   JNIEnv* env() const {
-    void* found = nullptr;
-    vm_->GetEnv(&found, JNI_VERSION_1_6);
-    return static_cast<JNIEnv*>(found);
+    void* environment = nullptr;
+    vm_->GetEnv(&environment, JNI_VERSION_1_6);
+    return static_cast<JNIEnv*>(environment);
   }
 
   bool clear(bool passed) const {
@@ -98,10 +98,10 @@ THIMBLE_NATIVE(jlong, engineSubmit)
 (JNIEnv* env, jclass, jlong engine, jintArray tokens, jlong seed, jint constraint_kind,
  jbyteArray constraint, jlong settings, jint logprobs, jbyteArray adapter, jobject receiver) {
   const std::vector<int32_t> ids = thimble::java::to_ints(env, tokens);
-  const std::string wanted = to_bytes(env, constraint), name = to_bytes(env, adapter);
-  const thimble_request request = {ids.data(),       static_cast<int64_t>(ids.size()),
-                                   to_options(seed), constraint_kind,
-                                   wanted.data(),    wanted.size()};
+  const std::string constraint_text = to_bytes(env, constraint), name = to_bytes(env, adapter);
+  const thimble_request request = {
+      ids.data(),      static_cast<int64_t>(ids.size()), to_options(seed),
+      constraint_kind, constraint_text.data(),           constraint_text.size()};
   auto* changes = to_pointer<thimble_settings>(settings);
   auto accepted = std::make_unique<Request>(env, receiver);
   if (!accepted->valid()) return 0;

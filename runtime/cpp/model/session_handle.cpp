@@ -16,12 +16,12 @@ Status call(Function function, Arguments... arguments) {
 }  // namespace
 
 Result<std::unique_ptr<SessionHandle>> SessionHandle::open(const LoadOptions& options) {
-  thimble_session_options wanted{};
-  wanted.threads = options.threads;
-  wanted.cache_type = options.cache_type;
-  wanted.huge_pages = options.huge_pages ? 1 : 0;
+  thimble_session_options given{};
+  given.threads = options.threads;
+  given.cache_type = options.cache_type;
+  given.huge_pages = options.huge_pages ? 1 : 0;
   int32_t id = 0;
-  const Status status = call(thimble_session_open, &wanted, &id);
+  const Status status = call(thimble_session_open, &given, &id);
   if (!status.ok()) return status;
   return std::unique_ptr<SessionHandle>(new SessionHandle(id));
 }

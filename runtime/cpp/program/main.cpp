@@ -121,14 +121,14 @@ Result<std::unique_ptr<Constraint>> compile(Runner& runner, const ConstraintText
 
 /// Samples as the file says where the command line does not say otherwise, and tells it.
 void use_file_settings(Runner& runner, const Options& options, GenerateOptions* generate) {
-  std::string told;
+  std::string settings;
   for (const auto& [number, value] : known_numbers(runner.model().program().sampling())) {
     if (options.numbers.count(number) != 0) continue;
     number->set(generate, value);
-    told += std::string(told.empty() ? "" : ", ") + number->name + " " + shown(value);
+    settings += std::string(settings.empty() ? "" : ", ") + number->name + " " + shown(value);
   }
-  if (told.empty() || options.quiet) return;
-  std::fprintf(stderr, "runner: sampling as the model's authors set it: %s\n", told.c_str());
+  if (settings.empty() || options.quiet) return;
+  std::fprintf(stderr, "runner: sampling as the model's authors set it: %s\n", settings.c_str());
 }
 
 /// Returns the exit code.

@@ -54,8 +54,8 @@ void explain_end(const Runner& runner, const GenerateOptions& options) {
 
 int code_of(const Stats& stats) {
   if (stats.stop_reason == StopReason::kInterrupted) return kInterrupted;
-  const bool wanted = stats.stop_reason == StopReason::kStop;  // by the user
-  return stats.incomplete && !wanted ? kIncomplete : 0;
+  const bool by_user = stats.stop_reason == StopReason::kStop;  // by the user
+  return stats.incomplete && !by_user ? kIncomplete : 0;
 }
 
 }  // namespace thimble

@@ -25,7 +25,7 @@ double seconds_since(Clock::time_point start) {
 /// The place of each file's output in the signature.
 Result<std::vector<size_t>> places(const std::vector<TensorSpec>& outputs,
                                    const std::vector<NamedFile>& files) {
-  std::vector<size_t> found;
+  std::vector<size_t> order;
   std::string known;
   for (const TensorSpec& output : outputs) known += (known.empty() ? "" : ", ") + output.name;
   size_t next = 0;
@@ -35,14 +35,14 @@ Result<std::vector<size_t>> places(const std::vector<TensorSpec>& outputs,
       ++place;
     }
     if (place < outputs.size()) {
-      found.push_back(place);
+      order.push_back(place);
     } else if (file.name.empty()) {
       return Status::error(file.path + " is for an output too much: the program returns " + known);
     } else {
       return Status::error("there is no output " + file.name + ": the program returns " + known);
     }
   }
-  return found;
+  return order;
 }
 
 }  // namespace
@@ -64,9 +64,9 @@ Status run_on_files(const Options& options, bool* began) {
       TensorProgram::open(PteFile::open(options.model), options.load);
   if (!opened.ok()) return opened.status();
   TensorProgram& program = **opened;
-  const Result<const MethodSignature*> found = program.find(options.method);
-  if (!found.ok()) return found.status();
-  const MethodSignature& method = **found;
+  const Result<const MethodSignature*> signature = program.find(options.method);
+  if (!signature.ok()) return signature.status();
+  const MethodSignature& method = **signature;
   const Status loaded = program.load(method);
   if (!loaded.ok()) return loaded;
   const double load_s = seconds_since(loading);

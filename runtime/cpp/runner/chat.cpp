@@ -87,8 +87,8 @@ Result<Chat::Question> Chat::fit(int64_t max_new_tokens) const {
   if (static_cast<int64_t>(question.tokens.size()) + room > context) {
     // A long message may leave less than half of the context.
     Result<bool> fits = false;
-    for (const int64_t wanted : {context / 2, room, int64_t{0}}) {
-      fits = drop_until(context - wanted, &question);
+    for (const int64_t reserve : {context / 2, room, int64_t{0}}) {
+      fits = drop_until(context - reserve, &question);
       if (!fits.ok()) return fits.status();
       if (*fits) break;
     }

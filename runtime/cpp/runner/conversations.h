@@ -67,8 +67,8 @@ class Conversations {
   /// The messages of one; null if there is none of that number.
   const Messages* find(int64_t number) const {
     if (number == number_) return &current_;
-    const auto found = others_.find(number);
-    return found == others_.end() ? nullptr : &found->second;
+    const auto other = others_.find(number);
+    return other == others_.end() ? nullptr : &other->second;
   }
 
  private:

@@ -86,11 +86,11 @@ Status Runner::truncate(size_t length) {
     return Status::error("cannot truncate to " + std::to_string(length) +
                          " tokens: the cache holds " + std::to_string(cached_.size()));
   }
-  const std::vector<int32_t> wanted(cached_.begin(),
-                                    cached_.begin() + static_cast<std::ptrdiff_t>(length));
+  const std::vector<int32_t> rest(cached_.begin(),
+                                  cached_.begin() + static_cast<std::ptrdiff_t>(length));
   Status status = choose_table(length, length);
   if (status.ok()) status = rewind(std::min(length, cached_.size()));
-  return status.ok() ? extend(wanted, length, /*interrupted=*/nullptr).status() : status;
+  return status.ok() ? extend(rest, length, /*interrupted=*/nullptr).status() : status;
 }
 
 Status Runner::choose_table(size_t length, size_t kept) {
@@ -236,10 +236,10 @@ Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, size_t r
     const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(cached_.size());
     const size_t count = std::min(most, last - cached_.size());
     const auto end = begin + static_cast<std::ptrdiff_t>(count);
-    const Result<const float*> found = forward(std::vector<int64_t>(begin, end), count);
-    if (!found.ok()) return found.status();
+    const Result<const float*> rows = forward(std::vector<int64_t>(begin, end), count);
+    if (!rows.ok()) return rows.status();
     cached_.insert(cached_.end(), begin, end);
-    logits = std::copy_n(*found, count * width, logits);
+    logits = std::copy_n(*rows, count * width, logits);
   }
   return {};
 }

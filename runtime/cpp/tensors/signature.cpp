@@ -168,13 +168,13 @@ Result<std::vector<TensorView>> in_order(const MethodSignature& signature,
       while (place < specs.size() && placed[place] != nullptr) ++place;
       next = place + 1;
     } else {
-      const auto found = std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& spec) {
+      const auto entry = std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& spec) {
         return spec.name == input.name;
       });
-      if (found == specs.end()) {
+      if (entry == specs.end()) {
         return Status::error("there is no input " + input.name + ": the program takes " + known);
       }
-      place = static_cast<size_t>(found - specs.begin());
+      place = static_cast<size_t>(entry - specs.begin());
       if (placed[place] != nullptr) {
         return Status::error("the input " + input.name + " is given twice: give it once");
       }

@@ -38,8 +38,8 @@ Result<Charsmap> Charsmap::load(const FlatbufferTable& table) {
 }
 
 Charsmap::Match Charsmap::match(std::string_view text, bool longest) const {
-  Match found{0, 0};
-  if (units_.empty()) return found;
+  Match longest_match{0, 0};
+  if (units_.empty()) return longest_match;
   size_t node = offset_of(units_[0]);
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<uint8_t>(text[i]);
@@ -50,11 +50,11 @@ Charsmap::Match Charsmap::match(std::string_view text, bool longest) const {
     if (label_of(unit) != byte) break;
     node ^= offset_of(unit);
     if (has_leaf(unit) && node < units_.size()) {
-      found = {i + 1, value_of(units_[node])};
+      longest_match = {i + 1, value_of(units_[node])};
       if (!longest) break;
     }
   }
-  return found;
+  return longest_match;
 }
 
 std::string_view Charsmap::replacement(uint32_t value) const {
@@ -94,10 +94,10 @@ std::string Charsmap::normalize_longest(std::string_view text) const {
   normalized.reserve(text.size());
   while (!text.empty()) {
     size_t length = kept_.longest(text);
-    const Match found = length > 0 ? Match{0, 0} : match(text, /*longest=*/true);
-    if (found.length > 0) {
-      length = found.length;
-      normalized += replacement(found.value);
+    const Match mapping = length > 0 ? Match{0, 0} : match(text, /*longest=*/true);
+    if (mapping.length > 0) {
+      length = mapping.length;
+      normalized += replacement(mapping.value);
     } else {
       if (length == 0) next_code_point(text, &length);
       normalized += text.substr(0, length);

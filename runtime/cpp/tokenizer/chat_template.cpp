@@ -80,9 +80,9 @@ std::string render_content(const FlatbufferTable& form, const Stop& stop) {
     const FlatbufferTable rule = rules[i];
     if (rule.scalar<uint8_t>(kRulePlace) != stop.place) continue;
     const std::string_view behind = rule.string(kBehind);
-    const size_t found = behind.empty() ? std::string_view::npos : content.rfind(behind);
-    if (found != std::string_view::npos) {
-      content = strip_left(content.substr(found + behind.size()), kStripNewlines);
+    const size_t end = behind.empty() ? std::string_view::npos : content.rfind(behind);
+    if (end != std::string_view::npos) {
+      content = strip_left(content.substr(end + behind.size()), kStripNewlines);
     }
     content = strip_left(content, rule.scalar<uint8_t>(kStripLeft));
     content = strip_right(content, rule.scalar<uint8_t>(kStripRight));

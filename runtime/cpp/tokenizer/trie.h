@@ -29,9 +29,9 @@ class Trie {
     const uint32_t end = first_children_[node + 1];
     if (begin >= end || end > labels_.size()) return kNone;
     const uint8_t* labels = labels_.bytes();
-    const void* found = std::memchr(labels + begin, byte, end - begin);
-    if (found == nullptr) return kNone;
-    return static_cast<uint32_t>(static_cast<const uint8_t*>(found) - labels);
+    const void* label = std::memchr(labels + begin, byte, end - begin);
+    if (label == nullptr) return kNone;
+    return static_cast<uint32_t>(static_cast<const uint8_t*>(label) - labels);
   }
 
   /// The node that all of `bytes` lead to from `node`; kNone if there is none.

@@ -26,8 +26,8 @@ bool is_contiguous(const Tensor& tensor) {
 }
 
 /// The sentence about an argument that is not as the program was exported.
-Status wrong_argument(size_t index, const std::string& wanted) {
-  return Status::error("argument " + std::to_string(index) + " of the delegate is not " + wanted +
+Status wrong_argument(size_t index, const std::string& expected) {
+  return Status::error("argument " + std::to_string(index) + " of the delegate is not " + expected +
                        ": export the model again");
 }
 

@@ -88,10 +88,10 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(
   const kernels::CacheType type = session->cache_type(program.cache_type);
   Result<Workspace> workspace = Workspace::plan(program, kernels, session->team().size());
   if (!workspace.ok()) return workspace.status();
-  std::vector<NamedGeometry> wanted;
+  std::vector<NamedGeometry> geometries;
   for (const CacheShape& cache : program.caches) {
     const size_t capacity = cache.rows > 0 ? cache.rows : cache.max_context_len;
-    wanted.push_back(
+    geometries.push_back(
         {cache.name, {cache.num_key_value_heads, cache.head_dim, capacity, type, cache.window}});
   }
   std::vector<NamedState> states;
@@ -105,7 +105,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(
   std::vector<std::string> names;
   for (const Adapter& adapter : program.adapters) names.push_back(adapter.name);
   const Result<uint32_t> number =
-      session->add_program(program.checksum, wanted, names, states, program.original);
+      session->add_program(program.checksum, geometries, names, states, program.original);
   if (!number.ok()) return number.status();
   return std::unique_ptr<CpuExecutor>(
       new CpuExecutor(std::move(program), kernels, std::move(weights), floats, std::move(adapters),

@@ -27,9 +27,9 @@ void ConcatenateOp::check(Checker* checker) const {
 }
 
 void ConcatenateOp::walk(RowNeeds* rows) const {
-  const Rows wanted = rows->written(output);
-  rows->reads(first, wanted);
-  rows->reads(second, wanted);
+  const Rows needed = rows->written(output);
+  rows->reads(first, needed);
+  rows->reads(second, needed);
 }
 
 Work ConcatenateOp::run(const Op& op, OpRows rows, OpContext& context) const {

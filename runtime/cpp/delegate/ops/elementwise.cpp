@@ -41,9 +41,9 @@ void ElementwiseOp::check(Checker* checker) const {
 }
 
 void ElementwiseOp::walk(RowNeeds* rows) const {
-  const Rows wanted = rows->written(output);
-  rows->reads(input, wanted);
-  if (kernels::is_binary(function)) rows->reads(other, wanted);
+  const Rows needed = rows->written(output);
+  rows->reads(input, needed);
+  if (kernels::is_binary(function)) rows->reads(other, needed);
 }
 
 Work ElementwiseOp::run(const Op& op, OpRows rows, OpContext& context) const {

@@ -371,9 +371,9 @@ void ExpertsOp::check(Checker* checker) const {
 }
 
 void ExpertsOp::walk(RowNeeds* rows) const {
-  const Rows wanted = rows->written(output);
-  rows->reads(input, wanted);
-  rows->reads(scores, wanted);
+  const Rows needed = rows->written(output);
+  rows->reads(input, needed);
+  rows->reads(scores, needed);
 }
 
 WorkspaceNeeds ExpertsOp::needs(const Program& program, const kernels::Variant& kernels,

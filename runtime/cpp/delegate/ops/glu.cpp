@@ -20,9 +20,9 @@ void GluOp::check(Checker* checker) const {
 }
 
 void GluOp::walk(RowNeeds* rows) const {
-  const Rows wanted = rows->written(output);
-  rows->reads(gate, wanted);
-  rows->reads(up, wanted);
+  const Rows needed = rows->written(output);
+  rows->reads(gate, needed);
+  rows->reads(up, needed);
 }
 
 Work GluOp::run(const Op& op, OpRows rows, OpContext& context) const {

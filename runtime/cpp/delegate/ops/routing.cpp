@@ -68,10 +68,10 @@ void Routing::share_sigmoids(const float* sigmoids, RoutedRow* best) const {
 
 void Routing::choose(const float* scores, RoutedRow* best) const {
   // The highest scores so far, the highest first; a NaN is above nothing.
-  size_t found = 0;
+  size_t count = 0;
   for (uint32_t expert = 0; expert < form_.experts; ++expert) {
     const float score = scores[expert];
-    size_t place = found < form_.chosen ? found++ : form_.chosen;
+    size_t place = count < form_.chosen ? count++ : form_.chosen;
     while (place > 0 && score > scores[best[place - 1].row]) {
       if (place < form_.chosen) best[place] = best[place - 1];
       --place;

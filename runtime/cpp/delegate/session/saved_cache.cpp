@@ -163,17 +163,17 @@ Status Session::restore(const void* data, size_t size) {
   const std::vector<KvCache*> caches = each_current();
   const size_t payload_at = expected.size() + caches.size() * sizeof(uint32_t);
   bool fits = size >= payload_at;
-  size_t wanted = payload_at;
+  size_t needed = payload_at;
   for (size_t i = 0; fits && i < caches.size(); ++i) {
     const size_t oldest = number_at(bytes + expected.size() + i * sizeof(uint32_t));
     fits = caches[i]->geometry().can_hold(oldest, length);
-    wanted += caches[i]->geometry().saved_bytes(oldest, length);
+    needed += caches[i]->geometry().saved_bytes(oldest, length);
   }
   for (const StateCache* state : each_state()) {
     fits = fits && state->geometry().snapshots_at(length) <= state->geometry().snapshots;
-    wanted += state->geometry().saved_bytes(length);
+    needed += state->geometry().saved_bytes(length);
   }
-  if (!fits || size != wanted) {
+  if (!fits || size != needed) {
     return Status::error("the saved KV cache is damaged: " + std::to_string(size) +
                          " bytes do not hold its " + std::to_string(length) +
                          " positions: save it again");

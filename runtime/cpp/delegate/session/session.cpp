@@ -71,8 +71,8 @@ Status check_options(const thimble_session_options& options) {
 
 std::shared_ptr<Session> find_session(int32_t id) {
   const std::lock_guard lock(sessions_mutex);
-  const auto found = sessions().find(id);
-  return found == sessions().end() ? nullptr : found->second;
+  const auto entry = sessions().find(id);
+  return entry == sessions().end() ? nullptr : entry->second;
 }
 
 }  // namespace thimble::cpu
@@ -113,112 +113,113 @@ int thimble_session_open(const thimble_session_options* options, int32_t* sessio
 void thimble_session_close(int32_t session) {
   std::shared_ptr<Session> closed;
   const std::lock_guard lock(sessions_mutex);
-  const auto found = sessions().find(session);
-  if (found == sessions().end()) return;
-  closed = std::move(found->second);
-  sessions().erase(found);
+  const auto entry = sessions().find(session);
+  if (entry == sessions().end()) return;
+  closed = std::move(entry->second);
+  sessions().erase(entry);
 }
 
 int32_t thimble_session_threads(int32_t session) {
-  const std::shared_ptr<Session> found = find_session(session);
-  return found == nullptr ? 0 : found->options().threads;
+  const std::shared_ptr<Session> target = find_session(session);
+  return target == nullptr ? 0 : target->options().threads;
 }
 
 const char* thimble_session_describe(int32_t session) {
-  const std::shared_ptr<Session> found = find_session(session);
-  return found == nullptr ? "" : found->description().c_str();
+  const std::shared_ptr<Session> target = find_session(session);
+  return target == nullptr ? "" : target->description().c_str();
 }
 
 int thimble_session_segments(int32_t session, const thimble_segment* segments, size_t count,
                              float* logits, size_t logits_size, char* error, size_t error_size) {
-  return with_session(session, error, error_size, [&](Session& found) {
-    return found.ask_for(segments, count, logits, logits_size);
+  return with_session(session, error, error_size, [&](Session& target) {
+    return target.ask_for(segments, count, logits, logits_size);
   });
 }
 
 int64_t thimble_cache_length(int32_t session) {
-  const std::shared_ptr<Session> found = find_session(session);
-  return found == nullptr ? 0 : static_cast<int64_t>(found->length());
+  const std::shared_ptr<Session> target = find_session(session);
+  return target == nullptr ? 0 : static_cast<int64_t>(target->length());
 }
 
 int64_t thimble_cache_kept_by_truncate(int32_t session, int64_t length) {
-  const std::shared_ptr<Session> found = find_session(session);
-  if (found == nullptr || length < 0) return 0;
-  return static_cast<int64_t>(found->kept_by_truncate(static_cast<size_t>(length)));
+  const std::shared_ptr<Session> target = find_session(session);
+  if (target == nullptr || length < 0) return 0;
+  return static_cast<int64_t>(target->kept_by_truncate(static_cast<size_t>(length)));
 }
 
 int thimble_cache_truncate(int32_t session, int64_t length, char* error, size_t error_size) {
   return with_session(session, error, error_size,
-                      [&](Session& found) { return found.truncate(length); });
+                      [&](Session& target) { return target.truncate(length); });
 }
 
 int32_t thimble_session_adapters(int32_t session) {
-  const std::shared_ptr<Session> found = find_session(session);
-  return found == nullptr ? 0 : static_cast<int32_t>(found->adapters().size());
+  const std::shared_ptr<Session> target = find_session(session);
+  return target == nullptr ? 0 : static_cast<int32_t>(target->adapters().size());
 }
 
 const char* thimble_session_adapter_name(int32_t session, int32_t index) {
-  const std::shared_ptr<Session> found = find_session(session);
-  if (found == nullptr || index < 0) return "";
+  const std::shared_ptr<Session> target = find_session(session);
+  if (target == nullptr || index < 0) return "";
   const auto at = static_cast<size_t>(index);
-  return at < found->adapters().size() ? found->adapters()[at].c_str() : "";
+  return at < target->adapters().size() ? target->adapters()[at].c_str() : "";
 }
 
 const char* thimble_cache_adapter(int32_t session) {
-  const std::shared_ptr<Session> found = find_session(session);
-  return found == nullptr ? "" : found->adapter().c_str();
+  const std::shared_ptr<Session> target = find_session(session);
+  return target == nullptr ? "" : target->adapter().c_str();
 }
 
 int thimble_cache_use_adapter(int32_t session, const char* name, char* error, size_t error_size) {
-  return with_session(session, error, error_size, [&](Session& found) {
-    return found.use_adapter(name == nullptr ? "" : name);
+  return with_session(session, error, error_size, [&](Session& target) {
+    return target.use_adapter(name == nullptr ? "" : name);
   });
 }
 
 int64_t thimble_session_original_context(int32_t session) {
-  const std::shared_ptr<Session> found = find_session(session);
-  return found == nullptr ? 0 : static_cast<int64_t>(found->original());
+  const std::shared_ptr<Session> target = find_session(session);
+  return target == nullptr ? 0 : static_cast<int64_t>(target->original());
 }
 
 int thimble_cache_use_table(int32_t session, int32_t table, char* error, size_t error_size) {
   return with_session(session, error, error_size,
-                      [&](Session& found) { return found.use_table(table); });
+                      [&](Session& target) { return target.use_table(table); });
 }
 
 int32_t thimble_cache_table(int32_t session) {
-  const std::shared_ptr<Session> found = find_session(session);
-  return found != nullptr && found->is_long() ? THIMBLE_TABLE_LONG : THIMBLE_TABLE_SHORT;
+  const std::shared_ptr<Session> target = find_session(session);
+  return target != nullptr && target->is_long() ? THIMBLE_TABLE_LONG : THIMBLE_TABLE_SHORT;
 }
 
 size_t thimble_cache_size(int32_t session) {
-  const std::shared_ptr<Session> found = find_session(session);
-  return found == nullptr ? 0 : found->saved_bytes();
+  const std::shared_ptr<Session> target = find_session(session);
+  return target == nullptr ? 0 : target->saved_bytes();
 }
 
 int thimble_cache_save(int32_t session, void* data, size_t size, char* error, size_t error_size) {
   return with_session(session, error, error_size,
-                      [&](Session& found) { return found.save(data, size); });
+                      [&](Session& target) { return target.save(data, size); });
 }
 
 int thimble_cache_restore(int32_t session, const void* data, size_t size, char* error,
                           size_t error_size) {
   return with_session(session, error, error_size,
-                      [&](Session& found) { return found.restore(data, size); });
+                      [&](Session& target) { return target.restore(data, size); });
 }
 
 int thimble_cache_fork(int32_t session, int32_t* cache, char* error, size_t error_size) {
-  return with_session(session, error, error_size, [&](Session& found) {
-    const Result<int32_t> number = found.fork();
+  return with_session(session, error, error_size, [&](Session& target) {
+    const Result<int32_t> number = target.fork();
     if (number.ok()) *cache = *number;
     return number.status();
   });
 }
 
 int thimble_cache_use(int32_t session, int32_t cache, char* error, size_t error_size) {
-  return with_session(session, error, error_size, [&](Session& found) { return found.use(cache); });
+  return with_session(session, error, error_size,
+                      [&](Session& target) { return target.use(cache); });
 }
 
 int thimble_cache_free(int32_t session, int32_t cache, char* error, size_t error_size) {
   return with_session(session, error, error_size,
-                      [&](Session& found) { return found.free(cache); });
+                      [&](Session& target) { return target.free(cache); });
 }

@@ -23,23 +23,24 @@ std::string describe(const StateGeometry& geometry) {
 
 /// Checks that what a program needs is like what has the same name.
 template <typename Named, typename Kept>
-Status check_alike(const std::vector<Named>& wanted, const std::map<std::string, Kept>& named,
+Status check_alike(const std::vector<Named>& geometries, const std::map<std::string, Kept>& named,
                    const std::string& what) {
-  for (const Named& one : wanted) {
-    const auto found = named.find(one.name);
-    if (found == named.end() || found->second.geometry() == one.geometry) continue;
+  for (const Named& one : geometries) {
+    const auto entry = named.find(one.name);
+    if (entry == named.end() || entry->second.geometry() == one.geometry) continue;
     return Status::error("the program's " + what + " " + one.name + " has " +
                          describe(one.geometry) + ", and the one of that name in its session " +
-                         describe(found->second.geometry()) + ": load it in another session");
+                         describe(entry->second.geometry()) + ": load it in another session");
   }
   return {};
 }
 
 /// Allocates what is wanted and not there under its name.
 template <typename Named, typename Kept>
-Status allocate_absent(const std::vector<Named>& wanted, const std::map<std::string, Kept>& named,
+Status allocate_absent(const std::vector<Named>& geometries,
+                       const std::map<std::string, Kept>& named,
                        std::map<std::string, Kept>* fresh) {
-  for (const Named& one : wanted) {
+  for (const Named& one : geometries) {
     if (named.count(one.name) > 0) continue;
     Result<Kept> kept = Kept::allocate(one.geometry);
     if (!kept.ok()) return kept.status();
@@ -71,14 +72,14 @@ Status copy_each(const std::map<std::string, Kept>& named, std::map<std::string,
 template <typename Kept>
 std::vector<Kept*> each_once(const std::map<uint32_t, ProgramCaches>& programs,
                              std::vector<Kept*> ProgramCaches::* kind) {
-  std::vector<Kept*> each;
+  std::vector<Kept*> distinct;
   std::set<const Kept*> known;
   for (const auto& entry : programs) {
     for (Kept* one : entry.second.*kind) {
-      if (known.insert(one).second) each.push_back(one);
+      if (known.insert(one).second) distinct.push_back(one);
     }
   }
-  return each;
+  return distinct;
 }
 
 /// The smallest length above 0 after which the next position finds its windows; 0: any.
@@ -131,9 +132,9 @@ kernels::CacheType Session::cache_type(kernels::CacheType of_program) const {
   }
 }
 
-Status Session::check_shared(const std::vector<NamedGeometry>& wanted,
+Status Session::check_shared(const std::vector<NamedGeometry>& geometries,
                              const std::vector<NamedState>& states) const {
-  const Status status = check_alike(wanted, current_->second.named, "cache");
+  const Status status = check_alike(geometries, current_->second.named, "cache");
   return status.ok() ? check_alike(states, current_->second.states, "state") : status;
 }
 
@@ -143,10 +144,11 @@ void Session::tie(uint32_t number, const LoadedProgram& program, Cache* cache) {
   for (const std::string& name : program.states) caches.states.push_back(&cache->states.at(name));
 }
 
-Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted,
+Result<uint32_t> Session::add_program(uint32_t checksum,
+                                      const std::vector<NamedGeometry>& geometries,
                                       const std::vector<std::string>& adapters,
                                       const std::vector<NamedState>& states, size_t original) {
-  Status status = check_shared(wanted, states);
+  Status status = check_shared(geometries, states);
   if (status.ok() && original > 0 && this->original() > 0 && original != this->original()) {
     status = Status::error("the program's rotary tables change at " + std::to_string(original) +
                            " tokens, and those of another in its session at " +
@@ -154,7 +156,7 @@ Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<Named
   }
   std::vector<Cache> fresh(caches_.size());
   for (Cache& cache : fresh) {
-    if (status.ok()) status = allocate_absent(wanted, current_->second.named, &cache.named);
+    if (status.ok()) status = allocate_absent(geometries, current_->second.named, &cache.named);
     if (status.ok()) status = allocate_absent(states, current_->second.states, &cache.states);
   }
   if (!status.ok()) return status;
@@ -162,7 +164,7 @@ Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<Named
   LoadedProgram& program = programs_[number];
   program.checksum = checksum;
   program.original = original;
-  for (const NamedGeometry& one : wanted) program.caches.push_back(one.name);
+  for (const NamedGeometry& one : geometries) program.caches.push_back(one.name);
   for (const NamedState& one : states) program.states.push_back(one.name);
   for (const std::string& name : adapters) {
     if (find_adapter(name) == kNoAdapter) adapters_.push_back(name);
@@ -197,8 +199,8 @@ const ProgramCaches& Session::caches(uint32_t program, int32_t cache) const {
 }
 
 int32_t Session::find_adapter(const std::string& name) const {
-  const auto found = std::find(adapters_.begin(), adapters_.end(), name);
-  return found == adapters_.end() ? kNoAdapter : static_cast<int32_t>(found - adapters_.begin());
+  const auto entry = std::find(adapters_.begin(), adapters_.end(), name);
+  return entry == adapters_.end() ? kNoAdapter : static_cast<int32_t>(entry - adapters_.begin());
 }
 
 const std::string& Session::name_of(int32_t adapter) const {
@@ -209,8 +211,8 @@ const std::string& Session::name_of(int32_t adapter) const {
 int32_t Session::adapter_of(uint32_t program, int32_t cache) const {
   const int32_t adapter = caches_.at(cache).adapter;
   const std::vector<int32_t>& known = programs_.at(program).adapters;
-  const auto found = std::find(known.begin(), known.end(), adapter);
-  return found == known.end() ? kNoAdapter : static_cast<int32_t>(found - known.begin());
+  const auto entry = std::find(known.begin(), known.end(), adapter);
+  return entry == known.end() ? kNoAdapter : static_cast<int32_t>(entry - known.begin());
 }
 
 Status Session::use_adapter(const std::string& name) {
@@ -361,23 +363,23 @@ Result<int32_t> Session::fork() {
 }
 
 Status Session::use(int32_t cache) {
-  const auto found = caches_.find(cache);
-  if (found == caches_.end()) {
+  const auto entry = caches_.find(cache);
+  if (entry == caches_.end()) {
     return Status::error("there is no cache " + std::to_string(cache) +
                          ": give 0, or a number that a fork returned and that was not freed");
   }
-  current_ = found;
+  current_ = entry;
   return {};
 }
 
 Status Session::free(int32_t cache) {
-  const auto found = caches_.find(cache);
-  if (found == caches_.end() || found == current_ || cache == 0) {
+  const auto entry = caches_.find(cache);
+  if (entry == caches_.end() || entry == current_ || cache == 0) {
     return Status::error(
         "cannot free cache " + std::to_string(cache) +
         ": give a number that a fork returned, and make another cache current first");
   }
-  caches_.erase(found);
+  caches_.erase(entry);
   return {};
 }
 

@@ -18,15 +18,15 @@ constexpr int kSumTiles = 4, kRowTiles = 2, kWeightTiles = 2;
 class TileScope {
  public:
   explicit TileScope(size_t columns) {
-    Configuration wanted{};
-    wanted.palette = 1;
+    Configuration configuration{};
+    configuration.palette = 1;
     for (int tile = 0; tile < kSumTiles + kRowTiles + kWeightTiles; ++tile) {
       const bool is_rows = tile >= kSumTiles && tile < kSumTiles + kRowTiles;
       const bool is_weights = tile >= kSumTiles + kRowTiles;
-      wanted.row_bytes[tile] = static_cast<uint16_t>(is_rows ? columns : kLineBytes);
-      wanted.rows[tile] = static_cast<uint8_t>(is_weights ? columns / 4 : kTileRows);
+      configuration.row_bytes[tile] = static_cast<uint16_t>(is_rows ? columns : kLineBytes);
+      configuration.rows[tile] = static_cast<uint8_t>(is_weights ? columns / 4 : kTileRows);
     }
-    asm volatile("ldtilecfg %0" : : "m"(wanted));
+    asm volatile("ldtilecfg %0" : : "m"(configuration));
   }
   ~TileScope() { asm volatile("tilerelease"); }
   TileScope(const TileScope&) = delete;
