@@ -8,6 +8,7 @@ from pydantic.json_schema import models_json_schema
 from runtime.server.embeddings import EmbeddingRequest
 from runtime.server.llama_cpp import DetokenizeBody, TokenizeBody
 from runtime.server.messages.requests import CountRequest, MessageRequest
+from runtime.server.ollama.embeddings import EmbedBody, EmbeddingsBody
 from runtime.server.ollama.requests import ChatBody, GenerateBody
 from runtime.server.requests import (
     ChatRequest,
@@ -45,6 +46,8 @@ _POSTS: dict[str, tuple[str, type[Fields], str, str]] = {
     ),
     "/api/chat": ("Answer a conversation, as Ollama does.", ChatBody, "Object", "OllamaError"),
     "/api/generate": ("Answer a prompt, as Ollama does.", GenerateBody, "Object", "OllamaError"),
+    "/api/embed": ("Embed texts, as Ollama does.", EmbedBody, "Object", "OllamaError"),
+    "/api/embeddings": ("Embed a text, as Ollama did.", EmbeddingsBody, "Object", "OllamaError"),
     "/api/show": ("Describe a model, as Ollama does.", NamesModel, "Object", "OllamaError"),
     "/tokenize": ("Tell the tokens of a text.", TokenizeBody, "Object", "Error"),
     "/detokenize": ("Tell the text of tokens.", DetokenizeBody, "Object", "Error"),
