@@ -99,7 +99,10 @@ def description(models: Sequence[str], has_key: bool) -> dict[str, Any]:
             "/api/tags": {"get": _get("List the models, as Ollama does.")},
             "/api/ps": {"get": _get("List the models that are loaded, as Ollama does.")},
             "/api/version": {"get": _get("Tell the version.")},
-            "/props": {"get": _get("Describe a model, as llama.cpp does.", missing=True)},
+            "/props": {
+                "get": _get("Describe a model, as llama.cpp does.", missing=True),
+                "parameters": [{"name": "model", "in": "query", "schema": {"enum": list(models)}}],
+            },
         },
         "components": {
             "schemas": schemas,
