@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Request:
     """The arguments of the command line."""
 
-    models: tuple[str, ...]
+    model: tuple[str, ...]
     host: str
     port: int
     name: str | None
@@ -64,11 +64,10 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 
 @click.command(short_help="Serve models over HTTP.")
 @click.argument(
-    "models",
+    "model",
     type=FilledText("name a .pte file"),
     nargs=-1,
     required=True,
-    metavar="[NAME=]MODEL...",
 )
 @click.option(
     "--host",
@@ -209,7 +208,7 @@ def serve(request: Request) -> None:
     except ModuleNotFoundError as error:
         fail(RunnerError(f"{error.name} is not installed: {with_extra('serve')}"), 2)
     try:
-        files = named(request.models, request.name)
+        files = named(request.model, request.name)
     except RunnerError as error:
         fail(error, 2)
     build_if_missing("libthimble.so")
@@ -311,7 +310,7 @@ def _require_no_option_of_answers(request: Request) -> None:
             fail(
                 RunnerError(
                     f"{name} has no effect on a model of embeddings, which "
-                    f"{request.models[0]} is: leave it out"
+                    f"{request.model[0]} is: leave it out"
                 ),
                 2,
             )

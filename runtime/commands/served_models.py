@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from exporter.chat_template.blob import read_source
 from exporter.errors import ExportError
-from exporter.file.pte import CHAT_TEMPLATE, read_blob, read_report
 from quant.machine.memory_size import show_size
 from runtime.errors import RunnerError
 
@@ -63,6 +61,8 @@ def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedMo
     Raises:
         RunnerError: the file cannot be read.
     """
+    from exporter.chat_template.blob import read_source
+    from exporter.file.pte import CHAT_TEMPLATE, read_blob, read_report
     from runtime.server.served import ServedModel
 
     report: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from runtime.server.answering import Answering
 from runtime.server.gate import Gate, application
 from runtime.server.messages import routes as messages
 from runtime.server.metrics import Metrics
+from runtime.server.ollama import embeddings as ollama_embeddings
 from runtime.server.ollama import routes as ollama
 from runtime.server.openapi import description
 from runtime.server.page_files import routes as page_routes
@@ -41,6 +42,8 @@ def make_app(shelf: Shelf, settings: ServerSettings) -> Starlette:
         Route("/openapi.json", openapi),
         *gate.routes(),
     ]
-    for interface in (openai_paths, embeddings, responses, messages, ollama, llama_cpp):
+    for interface in (openai_paths, embeddings, responses, messages):
+        routes += interface.routes(answering)
+    for interface in (ollama, ollama_embeddings, llama_cpp):
         routes += interface.routes(answering)
     return application(routes, settings, metrics, lifespan)

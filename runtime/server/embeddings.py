@@ -15,18 +15,19 @@ from runtime.server.gate import both_routes
 from runtime.server.requests import NamesModel
 
 _MOST_TEXTS = 2048  # of a request, as OpenAI has it
+Texts = str | Annotated[list[str], Field(min_length=1, max_length=_MOST_TEXTS)]
 
 
 class EmbeddingRequest(NamesModel):
     """Texts to embed."""
 
-    input: str | Annotated[list[str], Field(min_length=1, max_length=_MOST_TEXTS)]
+    input: Texts
     encoding_format: Literal["float", "base64"] | None = None
     prompt_name: str | None = Field(None, description="not OpenAI's")
 
-    @property
-    def texts(self) -> list[str]:
-        return [self.input] if isinstance(self.input, str) else self.input
+
+def list_of(texts: Texts) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
 
 
 def routes(answering: Answering) -> list[Route]:
@@ -35,7 +36,7 @@ def routes(answering: Answering) -> list[Route]:
     async def embeddings(request: Request) -> Response:
         body = await gate.body(request, EmbeddingRequest)
         async with answering.turn(request, body.model, embeds=True) as turn:
-            found = await turn.model.embed(body.texts, body.prompt_name)
+            found = await turn.model.embed(list_of(body.input), body.prompt_name)
         data = [
             {
                 "object": "embedding",

@@ -107,13 +107,13 @@ class Gate:
 
     async def models(self, request: Request) -> Response:
         self.check_key(request)
-        data = [_model_object(name) for name in self._shelf.names]
+        data = [_model_object(place.served) for place in self._shelf.places]
         return JSONResponse({"object": "list", "data": data})
 
     async def one_model(self, request: Request) -> Response:
         self.check_key(request)
         served = self._shelf.find(request.path_params["name"]).served
-        return JSONResponse(_model_object(served.name))
+        return JSONResponse(_model_object(served))
 
     def guarded(self, work: Endpoint, interface: Interface = OPENAI) -> Endpoint:
         """Returns what does the work of a request whose key is right, and turns what can fail into
@@ -215,5 +215,11 @@ class Gate:
             )
 
 
-def _model_object(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "thimble"}
+def _model_object(served: ServedModel) -> dict[str, Any]:
+    return {
+        "id": served.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "thimble",
+        "capabilities": served.capabilities,  # not OpenAI's
+    }

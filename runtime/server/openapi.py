@@ -9,6 +9,7 @@ from runtime.server.embeddings import EmbeddingRequest
 from runtime.server.fields import Fields
 from runtime.server.llama_cpp import DetokenizeBody, TokenizeBody
 from runtime.server.messages.requests import CountRequest, MessageRequest
+from runtime.server.ollama.embeddings import EmbedBody, EmbeddingsBody
 from runtime.server.ollama.requests import ChatBody, GenerateBody
 from runtime.server.requests import (
     ChatRequest,
@@ -45,6 +46,8 @@ _POSTS: dict[str, tuple[str, type[Fields], str, str]] = {
     ),
     "/api/chat": ("Answer a conversation, as Ollama does.", ChatBody, "Object", "OllamaError"),
     "/api/generate": ("Answer a prompt, as Ollama does.", GenerateBody, "Object", "OllamaError"),
+    "/api/embed": ("Embed texts, as Ollama does.", EmbedBody, "Object", "OllamaError"),
+    "/api/embeddings": ("Embed a text, as Ollama did.", EmbeddingsBody, "Object", "OllamaError"),
     "/api/show": ("Describe a model, as Ollama does.", NamesModel, "Object", "OllamaError"),
     "/tokenize": ("Tell the tokens of a text.", TokenizeBody, "Object", "Error"),
     "/detokenize": ("Tell the text of tokens.", DetokenizeBody, "Object", "Error"),
@@ -96,7 +99,10 @@ def description(models: Sequence[str], has_key: bool) -> dict[str, Any]:
             "/api/tags": {"get": _get("List the models, as Ollama does.")},
             "/api/ps": {"get": _get("List the models that are loaded, as Ollama does.")},
             "/api/version": {"get": _get("Tell the version.")},
-            "/props": {"get": _get("Describe a model, as llama.cpp does.", missing=True)},
+            "/props": {
+                "get": _get("Describe a model, as llama.cpp does.", missing=True),
+                "parameters": [{"name": "model", "in": "query", "schema": {"enum": list(models)}}],
+            },
         },
         "components": {
             "schemas": schemas,

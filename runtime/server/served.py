@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.chat_format.template import takes_tools
 from runtime.server.model_process import ModelOptions
 
 
@@ -31,3 +32,11 @@ class ServedModel:
         model = self.report.get("model", {})
         context: int | None = model.get("max_context_len", model.get("max_seq_len"))
         return context
+
+    @property
+    def capabilities(self) -> list[str]:
+        """What it can do, in Ollama's and llama.cpp's words."""
+        if self.options.embeds:
+            return ["embedding"]
+        has_tools = self.template is not None and takes_tools(self.template)
+        return ["completion", "tools"] if has_tools else ["completion"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.servers import Server, export_caller, serving, wait_for
+from support.servers import Server, export_caller, resident, serving, wait_for
 
 TEXTS = ("Once upon a time", "One day, a dog", "The cat sat", "Lily and Tom", "It was late")
 SCHEMA = {
@@ -147,14 +147,6 @@ class Crowd:
         writer.write(data)
         await writer.drain()
         writer.close()
-
-
-def resident(process: int) -> int:
-    """Bytes of memory that a process holds."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("the process is gone")
 
 
 def open_files(process: int) -> int:

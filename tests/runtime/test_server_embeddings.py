@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import ollama
 import openai
 import pytest
 from support.encoder_models import TEXTS, export_embedder
@@ -72,3 +73,18 @@ def test_other_paths(server: Server) -> None:
     assert httpx.get(server.address + "/health").json() == {"status": "ok"}
     with pytest.raises(openai.BadRequestError, match="'model' is a model of embeddings, which"):
         server.client().completions.create(model="model", prompt="a")
+
+
+def test_rows_by_ollamas_client(model: Path, server: Server) -> None:
+    llama = ollama.Client(server.address)
+    texts = list(TEXTS)
+    with Embedder(model) as embedder:
+        wanted = embedder.encode(texts)
+    answer = llama.embed("model", texts)
+    assert np.array_equal(np.array(answer.embeddings, np.float32), wanted)
+    one = llama.embeddings("model", texts[0])
+    assert np.array_equal(np.array(one.embedding, np.float32), wanted[0])
+    with pytest.raises(ollama.ResponseError, match="1 of the texts are longer than the context"):
+        llama.embed("model", texts, truncate=False)
+    with pytest.raises(ollama.ResponseError, match="which does not answer"):
+        llama.generate("model", "a")

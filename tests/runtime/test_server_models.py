@@ -286,6 +286,16 @@ def test_a_load_that_fails_is_told_and_tried_again(
             assert httpx.get(server.address + path).status_code == 401
 
 
+def test_a_load_goes_on_when_its_request_has_timed_out(cpp_build: Path, pte: Path) -> None:
+    """A process does not begin within a tenth of a second."""
+    with serving(pte, f"one={pte}", "--threads", "1", "--timeout", "0.1") as server:
+        with pytest.raises(openai.InternalServerError) as late:
+            server.client().completions.create(model="one", prompt="a", max_tokens=1)
+        assert late.value.status_code == 503 and late.value.response.headers["Retry-After"]
+        assert "'one' did not come in time: it is still being loaded; try again" in str(late.value)
+        wait_for(lambda: loaded(server) == {"one"})
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -7,8 +7,9 @@ import httpx
 import pytest
 from support.browser import Page, open_page
 from support.chats import export_chat_model
+from support.encoder_models import export_embedder
 from support.once import made_once
-from support.servers import Server, serving
+from support.servers import Server, export_caller, serving
 
 pytestmark = pytest.mark.check
 
@@ -104,6 +105,34 @@ def test_markdown_is_shown_and_nothing_of_it_runs(page: Page, server: Server) ->
     found = page.run("document.getElementById('log').innerHTML")
     assert "<img" not in found and "javascript" not in found and "onerror" not in found
     assert '<a href="https://example.com" target="_blank" rel="noopener noreferrer">b</a>' in found
+
+
+def test_a_model_is_chosen(
+    page: Page, cpp_build: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Each with a conversation of its own."""
+    page.complaints.clear()  # of the tests before
+    pte, rows = export_caller(shared_data, tmp_path_factory), export_embedder(tmp_path_factory)
+    with serving(f"one={pte}", f"two={pte}", f"rows={rows}", "--threads", "1") as server:
+        page.show(server.address + "/", 360, 740, True)
+        page.wait("document.title.startsWith('one')")
+        offered = "[...document.getElementById('models').options].map(e => e.value)"
+        assert page.run(offered) == ["one", "two"]
+        write(page, "Once upon a time")
+        page.wait(f"({TEXTS}).length == 2 && {IDLE}")
+        choose = "document.getElementById('models').value = '{0}';"
+        choose += "document.getElementById('models').dispatchEvent(new Event('change'))"
+        page.run(choose.format("two"))
+        page.wait(f"document.title.startsWith('two') && ({TEXTS}).length == 0")
+        write(page, "One day")
+        page.wait(f"({TEXTS}).length == 2 && {IDLE}")
+        assert page.run("document.documentElement.scrollWidth") <= 360
+        page.show(server.address + "/", 1280, 800, False)
+        page.wait(f"document.title.startsWith('two') && ({TEXTS}).length == 2")
+        page.run(choose.format("one"))
+        page.wait(f"({TEXTS})[0] == 'Once upon a time'")
+        assert page.run("document.getElementById('model').offsetWidth") == 0
+        assert not page.complaints, page.complaints
 
 
 def test_only_the_pages_files_are_served(server: Server) -> None:

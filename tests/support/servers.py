@@ -76,6 +76,14 @@ class Server:
         ]
 
 
+def resident(process: int) -> int:
+    """Bytes of memory that a process holds."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("the process is gone")
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     """Waits for what must come, however busy the machine is."""
     for _ in range(6000):

@@ -6,7 +6,6 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runtime.chat_format.template import takes_tools
 from runtime.server.served import ServedModel
 from runtime.server.shelf import Place
 
@@ -50,9 +49,6 @@ def shown(served: ServedModel) -> _Json:
     """The answer of /api/show."""
     model = served.report["model"]
     family = model["model_type"]
-    can = ["embedding"] if served.options.embeds else ["completion"]
-    if served.template is not None and takes_tools(served.template):
-        can.append("tools")
     return {
         "modelfile": "",
         "parameters": "",
@@ -65,7 +61,7 @@ def shown(served: ServedModel) -> _Json:
             f"{family}.embedding_length": model["hidden_size"],
             f"{family}.block_count": model["num_hidden_layers"],
         },
-        "capabilities": can,
+        "capabilities": served.capabilities,
     }
 
 

@@ -19,11 +19,18 @@ async function request(path, key, options = {}) {
   throw new ServerError(told ?? { message }, response.status);
 }
 
-/** Returns the model's name, and whether it has a chat template. */
-export async function findModel(key) {
-  const model = (await (await request("v1/models", key)).json()).data[0].id;
-  const { chat_template } = await (await request("props", key)).json();
-  return { model, chats: chat_template !== "" };
+/** Returns the names of the models that answer. */
+export async function findModels(key) {
+  const { data } = await (await request("v1/models", key)).json();
+  const names = data.filter((model) => model.capabilities.includes("completion"));
+  if (names.length === 0) throw new Error("no model of this server answers: they embed texts");
+  return names.map((model) => model.id);
+}
+
+/** Returns what the page must know of a model: its name, and whether it has a chat template. */
+export async function findModel(model, key) {
+  const props = await request(`props?model=${encodeURIComponent(model)}`, key);
+  return { model, chats: (await props.json()).chat_template !== "" };
 }
 
 /**

@@ -1,5 +1,6 @@
 // What outlives a reload, in the browser's own storage.
 
+const CHOICE = "thimble";
 const EMPTY = { messages: [], system: "", sampling: {} };
 const place = ({ model }) => `thimble: ${model}`;
 
@@ -23,5 +24,23 @@ export function keep(server, messages, system, sampling) {
       if (turns.length === 0) return;
       turns = turns.slice(2);
     }
+  }
+}
+
+/** Returns the model that was chosen last, if one was. */
+export function keptChoice() {
+  try {
+    return localStorage.getItem(CHOICE);
+  } catch {
+    return null;
+  }
+}
+
+/** Stores the same. */
+export function keepChoice(model) {
+  try {
+    localStorage.setItem(CHOICE, model);
+  } catch {
+    // no storage: the next page begins with the first model
   }
 }

@@ -1,12 +1,13 @@
 // The page: a conversation with the server's model, which outlives a reload.
 
 import { render } from "../web/page/markdown.mjs";
-import { answer, findModel } from "./answers.mjs";
-import { keep, kept } from "./kept.mjs";
+import { answer, findModel, findModels } from "./answers.mjs";
+import { keep, keepChoice, kept, keptChoice } from "./kept.mjs";
 
 const find = (id) => document.getElementById(id);
 const NUMBERS = ["temperature", "top_p", "max_tokens"];
-let server = null; // the model's name, and whether it chats
+let names = null; // of the models that answer
+let server = null; // the chosen model's name, and whether it chats
 let messages = []; // each with its element
 let running = null;
 
@@ -50,8 +51,10 @@ function fill(element, text, thought) {
 }
 
 async function connect() {
+  const key = find("key").value;
   try {
-    server ??= await findModel(find("key").value);
+    if (names === null) offer(await findModels(key));
+    server ??= await findModel(find("models").value, key);
   } catch (error) {
     if (error.status === 401) find("key").hidden = false;
     throw error;
@@ -59,6 +62,16 @@ async function connect() {
   find("model").textContent = server.model;
   find("text").placeholder = server.chats ? "Message" : "A text to continue";
   document.title = `${server.model} · Thimble`;
+}
+
+/** Lets choose among several models. */
+function offer(found) {
+  names = found;
+  find("models").replaceChildren(...names.map((name) => new Option(name)));
+  const choice = keptChoice();
+  if (names.includes(choice)) find("models").value = choice;
+  find("models").hidden = names.length < 2;
+  find("model").hidden = names.length > 1;
 }
 
 /** What the model is given: the system message, and the messages that are not dropped. */
@@ -173,13 +186,25 @@ find("text").addEventListener("keydown", (event) => {
   event.preventDefault();
   if (!running) find("form").requestSubmit();
 });
-find("clear").addEventListener("click", () => {
+/** Ends what is being answered, and removes the conversation from the page. */
+function empty() {
   running?.abort();
   running = null;
   find("send").textContent = "Send";
   messages = [];
   find("log").replaceChildren();
   say("");
+}
+
+find("models").addEventListener("change", () => {
+  if (server) keep(server, messages, find("system").value, settings());
+  empty();
+  server = null;
+  keepChoice(find("models").value);
+  start();
+});
+find("clear").addEventListener("click", () => {
+  empty();
   if (server) keep(server, messages, find("system").value, settings());
 });
 find("key").addEventListener("change", start);
