@@ -4,8 +4,9 @@ import asyncio
 import hmac
 import json
 import logging
+import math
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -35,6 +36,7 @@ _LOG = logging.getLogger("uvicorn.error")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 _LONGEST_HEADER = 1000  # characters
+_LONGEST_NUMBER = 40
 _Body = TypeVar("_Body", bound=Fields)
 
 
@@ -78,6 +80,18 @@ def _not_served(request: Request, error: HTTPException) -> Response:
 def both_routes(path: str, endpoint: Endpoint, method: str = "POST") -> list[Route]:
     """Returns the routes of a path below /v1, which clients may leave out."""
     return [Route(prefix + path, endpoint, methods=[method]) for prefix in ("/v1", "")]
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a number")
+
+
+def _finite(digits: str) -> float:
+    """A number that an answer can repeat: JSON has no infinity."""
+    number = float(digits)
+    if not math.isfinite(number):
+        _no_number(digits[:_LONGEST_NUMBER])
+    return number
 
 
 class Gate:
@@ -179,7 +193,7 @@ class Gate:
             seconds = self._settings.timeout
             raise HttpError(408, f"the body took longer than {seconds:g} seconds") from None
         try:
-            value = json.loads(data)
+            value = json.loads(data, parse_constant=_no_number, parse_float=_finite)
             json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
             if not isinstance(value, dict):
                 raise HttpError(400, "the body must be a JSON object")

@@ -201,6 +201,31 @@ def test_reasoning_that_the_prompt_has_ended_does_not_begin_again(
         assert [int(one) for one in found] == expected
 
 
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"regex": "(left|right)!"},
+        {"choice": ["left!", "right!"]},
+        {"grammar": 'root ::= side "!"\nside ::= "left" | "right"'},
+    ],
+    ids=lambda constraint: next(iter(constraint)),
+)
+def test_constraints_hold_for_the_answer_alone(cpp_build: Path, constraint: dict[str, Any]) -> None:
+    """Not for its reasoning, nor for calls."""
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+    texts = ["left!", "<think>\nleft?\n</think>\n\nright!", call, "left?", f"left!{call}"]
+    found = {}
+    for tools in ([], TOOLS):
+        prompt = prepare(ChatTemplate(THINKING, "", "</s>", ()), USER, tools, **constraint)
+        found[bool(tools)] = accepts(cpp_build, "grammar", prompt.grammar, texts)
+    thinks = "Hm.</think>right!"
+    assert accepts(cpp_build, "grammar", prompt.grammar, [thinks, "Hm. right!"]) == [True, False]
+    assert found[False] == [False, True, False, False, False]
+    assert found[True] == found[False]
+    plain = prepare(ChatTemplate(HERMES, "", "</s>", ()), USER, TOOLS, **constraint)
+    assert accepts(cpp_build, "grammar", plain.grammar, texts) == [True, False, True, False, False]
+
+
 def test_gemma_4_without_thinking(cpp_build: Path) -> None:
     plain = ChatTemplate(GEMMA_THINKING, "", "</s>", ())
     text = (

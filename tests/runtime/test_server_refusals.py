@@ -165,6 +165,8 @@ def test_bodies_that_are_not_valid(server: Server) -> None:
         (b"[" * 100_000, as_json, 400, "is nested too deeply"),
         (b"\xff\xfe", as_json, 400, "is not JSON"),
         (b'{"model": "half \\ud83d of a pair"}', as_json, 400, "half of a surrogate pair"),
+        (b'{"metadata": {"x": NaN}}', as_json, 400, "NaN is not a number"),
+        (b'{"metadata": {"x": -1e999}}', as_json, 400, "-1e999 is not a number"),
         (b"{}", {"content-type": "text/plain"}, 415, "must be JSON"),
         (b" " * (5 << 20), as_json, 413, "bytes"),
     ]:
