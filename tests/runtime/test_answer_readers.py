@@ -140,6 +140,21 @@ def test_special_tokens_are_no_content(name: str, tools: list[Any]) -> None:
     assert content(events) == "a <|im_end|> b c <|call|> d"
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("None", None),
+        ("[None,True, {a:False}]", [None, True, {"a": False}]),
+        ('[<|"|>None<|"|>]', ["None"]),
+        ("{None:null}", {"None": None}),
+    ],
+)
+def test_null_as_gemma_4_templates_write_it(written: str, value: object) -> None:
+    said = f"<|tool_call>call:get_weather{{city:{written},x:None}}<tool_call|>"
+    events = read(ask(TEMPLATES["gemma-4"]).reader, pieces_of(said, SPECIAL_TOKENS))
+    assert events == [ToolCall("get_weather", json.dumps({"city": value, "x": None}))]
+
+
 def test_a_special_token_is_no_string() -> None:
     """Gemma 4's quotes are special tokens: a string may spell them."""
     said = pieces_of('<|tool_call>call:get_weather{city:<|"|>X<|"|>}<tool_call|>', SPECIAL_TOKENS)

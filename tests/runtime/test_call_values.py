@@ -301,6 +301,8 @@ STRING = '<|"|>VALUE<|"|>'
         ({"oneOf": [{"const": "a"}, {"const": 1}]}, STRING.replace("VALUE", "a"), "2"),
         ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, "3", "2"),
         ({"type": ["boolean", "null"]}, "null", "1"),
+        ({"type": ["boolean", "null"]}, "None", "none"),
+        ({"type": "array", "items": {}}, "[None,{a:True}]", "[none]"),
         ({"type": "string", "maxLength": 2}, STRING.replace("VALUE", '"\n'), STRING),
         ({"pattern": "^a+$", "minLength": 2}, STRING.replace("VALUE", "aa"), STRING),
         ({"type": "array", "items": {"const": "a"}, "minItems": 1}, '[<|"|>a<|"|>]', "[]"),

@@ -11,6 +11,8 @@ from runtime.chat_format.special_tokens import SpecialTokens
 
 _QUOTE = '<|"|>'
 _CALL = re.compile(r"\s*call:([^{\s]+)\s*(\{.*\})\s*", re.DOTALL)
+_WORDS = {"None": "null", "True": "true", "False": "false"}  # templates write null so
+_WORD = rf"(?<=[:,\[])\s*({'|'.join(_WORDS)})(?=\s*[,}}\]])"
 _KEY = r"""(?<=[{,])\s*([^\s:{},"<\[\]\ud800-\udfff][^:{},"<\[\]\ud800-\udfff]*)(?=:)"""
 
 
@@ -33,9 +35,8 @@ class Gemma4:
             raise ValueError("a call has no arguments")
         # Strings and keys become JSON's; all else is JSON already.
         quote = re.escape(special.written(_QUOTE))
-        part = re.compile(f"{quote}(.*?){quote}|{_KEY}", re.DOTALL)
-        as_json = part.sub(lambda m: json.dumps(m[2].strip() if m[1] is None else m[1]), match[2])
-        arguments = json.loads(as_json)
+        part = re.compile(f"{quote}(.*?){quote}|{_WORD}|{_KEY}", re.DOTALL)
+        arguments = json.loads(part.sub(_as_json, match[2]))
         return [make_call(match[1], arguments)]
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
@@ -43,6 +44,11 @@ class Gemma4:
             f"{grammar.literal('call:' + tool.name)} {_arguments(grammar, tool)}" for tool in tools
         ]
         return f"{grammar.one_of(calls)} {grammar.literal(self.end)}"
+
+
+def _as_json(part: re.Match[str]) -> str:
+    text, word, key = part.groups()
+    return _WORDS[word] if word is not None else json.dumps(key.strip() if text is None else text)
 
 
 def _arguments(grammar: Grammar, tool: Tool) -> str:

@@ -88,8 +88,10 @@ Grammar::Node JsonLayout::any() {
   std::vector<std::string> words = {"null", "true", "false"};
   std::vector<JsonMember> members = {{names_.any_name(), *any_, false}};
   std::vector<Grammar::Node> choices = {*number, strings_.any()};
-  if (has_python_values()) {
+  if (has_python_words()) {
     for (const char* word : {"None", "True", "False"}) words.emplace_back(word);
+  }
+  if (has_python_values()) {
     members.push_back({single_names_.any_name(), *any_, false});
     choices.push_back(single_strings_.any());
   }
@@ -122,9 +124,11 @@ std::vector<std::string> JsonLayout::scalar_texts(const Json& value) const {
   const bool is_string = value.is(Json::Kind::kString);
   std::vector<std::string> texts = {is_string ? strings_.notation().write(value.text)
                                               : to_text(value)};
-  if (!has_python_values()) return texts;
-  if (is_string) texts.push_back(single_strings_.notation().write(value.text));
-  if (const std::string word = python_word(value); !word.empty()) texts.push_back(word);
+  if (is_string && has_python_values()) {
+    texts.push_back(single_strings_.notation().write(value.text));
+  }
+  const std::string word = has_python_words() ? python_word(value) : "";
+  if (!word.empty()) texts.push_back(word);
   return texts;
 }
 

@@ -97,6 +97,8 @@ class JsonLayout {
   Grammar::Node argument(const JsonMember& member);
   Grammar::Node enclosed(const char* open, Grammar::Node content, const char* close);
   bool has_python_values() const { return arguments_ && arguments_->python_values; }
+  /// Templates whose strings have quotes of their own write null as Python does.
+  bool has_python_words() const { return has_python_values() || !strings_.notation().escapes; }
 
   Grammar* grammar_;
   JsonStrings strings_, names_, single_strings_, single_names_, argument_names_, raw_;

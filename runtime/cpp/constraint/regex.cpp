@@ -60,6 +60,7 @@ class Builder {
       }
       case Regex::Kind::kRepeat: {
         const Result<Grammar::Node> part = build(regex.parts[0], Side::kInside, Side::kInside);
+        if (!part.ok() && regex.max == 1) return build_once(regex, left, right);
         if (!part.ok()) return part;
         return with_any(grammar_->repeat(*part, regex.min, regex.max), left, right);
       }
@@ -81,6 +82,13 @@ class Builder {
   }
 
  private:
+  /// What comes once or not at all, whose anchors and lookaheads stand where itself does.
+  Result<Grammar::Node> build_once(const Regex& regex, Side left, Side right) {
+    const Result<Grammar::Node> once = build(regex.parts[0], left, right);
+    if (!once.ok() || regex.min == 1) return once;
+    return grammar_->choice({*once, with_any(grammar_->empty(), left, right)});
+  }
+
   Result<Grammar::Node> build_sequence(const Regex& regex, Side left, Side right) {
     size_t begin = 0, end = regex.parts.size();
     while (begin < end && regex.parts[begin].kind == Regex::Kind::kBegin && left != Side::kInside) {
