@@ -176,7 +176,11 @@ def test_what_is_left_to_chance_or_takes_markers_apart_is_said(
     ids = load_tokenizer(tmp_path).encode(TEXTS[-3])
     document["model"]["dropout"] = 0.9
     (tmp_path / "tokenizer.json").write_text(json.dumps(document))
-    (tmp_path / "tokenizer_config.json").write_text('{"split_special_tokens": true}')
+    config = dict.fromkeys(("split_special_tokens", "clean_up_tokenization_spaces"), True)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     assert load_tokenizer(tmp_path).encode(TEXTS[-3]) == ids
-    notes = compile_tokenizer(tmp_path).notes
-    assert ["dropout of 0.9" in notes[0], "split_special_tokens" in notes[1]] == [True, True]
+    chance, apart = compile_tokenizer(tmp_path).notes
+    assert "dropout of 0.9" in chance and "has split_special_tokens" in apart
+    forced = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, forced: True}))
+    assert "has clean_up_tokenization_spaces, by" in compile_tokenizer(tmp_path).notes[2]
