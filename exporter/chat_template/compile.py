@@ -108,7 +108,9 @@ def _default_of(stored: Any) -> str | None:
         TypeError, AttributeError, UnicodeEncodeError: the field holds something else.
     """
     if isinstance(stored, list):
-        stored = {str(item.get("name")): item.get("template") for item in stored}.get("default")
+        stored = {str(item.get("name")): item.get("template") for item in stored}
+    if isinstance(stored, dict):
+        stored = stored.get("default")
     if stored is not None and not isinstance(stored, str):
         raise TypeError(f"chat_template is {reprlib.repr(stored)}, not a string")
     if stored is not None:

@@ -20,7 +20,7 @@ from quant.weight_type import WeightType
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
-FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _NAMES_SHOWN = 5
 
 
@@ -51,12 +51,14 @@ class Checkpoint(Generic[Spec]):
     def tensor(self, name: str) -> Tensor:
         """Returns the model's tensor of that name: bfloat16, float16 or float32.
 
-        It has the type in which it is stored, unless the family computes with it.
+        It has the type in which it is stored, unless that is float64 or the family computes with
+        it.
 
         Where nothing has to be computed, it is a read-only view of the mapped safetensors file.
         With tied embeddings, the head's name and the embedding's name return the same tensor.
         """
-        return self._made(self._stored(name))
+        made = self._made(self._stored(name))
+        return made.float() if made.dtype is torch.float64 else made
 
     def kept_type(self, name: str) -> WeightType | None:
         """Returns the type in which the stored integers of the model's tensor of that name can be

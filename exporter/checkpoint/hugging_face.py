@@ -30,7 +30,7 @@ from exporter.models.spec import DecoderSpec
 
 
 class NamedTensors:
-    """The tensors of one or several files, by names of ours; those in float64 become float32.
+    """The tensors of one or several files, by names of ours.
 
     Args:
         names: the stored name of each tensor that is read, by ours.
@@ -47,12 +47,11 @@ class NamedTensors:
 
     def dtype(self, name: str) -> torch.dtype:
         file, key = self._places[name]
-        dtype = file.dtype(key)
-        return torch.float32 if dtype is torch.float64 else dtype
+        return file.dtype(key)
 
     def tensor(self, name: str) -> Tensor:
         file, key = self._places[name]
-        return file.tensor(key).to(self.dtype(name))
+        return file.tensor(key)
 
     def release(self) -> None:
         for file in self._files:

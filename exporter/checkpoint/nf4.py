@@ -19,6 +19,7 @@ from exporter.errors import ExportError
 _METHOD = "bitsandbytes"
 _STATES = ("quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4")
 _PARTS = ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
+_OCTETS = (torch.uint8, torch.int8)  # or another type, with bnb_4bit_quant_storage
 _TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -60,10 +61,10 @@ class Nf4Weights:
         self._shapes = dict(stored)
         self._states: dict[str, _State] = {}
         for name in stored:
-            if not name.endswith(".weight") or weights.dtype(name) not in (torch.uint8, torch.int8):
-                continue
             names = [f"{name}.{state}" for state in _STATES if f"{name}.{state}" in stored]
             if not names:
+                if not name.endswith(".weight") or weights.dtype(name) not in _OCTETS:
+                    continue
                 raise ExportError(
                     f"{path}: {name} has no {' or '.join(_STATES)} beside it; of bitsandbytes, "
                     "weights of 4 bits are read: use the original float checkpoint."
@@ -89,7 +90,7 @@ class Nf4Weights:
             codes = self._part(name, "nested_quant_map")[largest.long()]
             blocks = self._part(name, "nested_absmax").repeat_interleave(state.nested_block)
             largest = codes * blocks[: len(codes)] + state.nested_offset
-        octets = stored.view(torch.uint8).flatten().long()
+        octets = stored.flatten().view(torch.uint8).long()
         values = self._part(name, "quant_map")[torch.stack([octets >> 4, octets & 15], 1).flatten()]
         scales = largest.float().repeat_interleave(state.block)[: len(values)]
         return (values * scales).to(state.dtype).float().reshape(state.shape)
@@ -115,7 +116,8 @@ class Nf4Weights:
                 float(fields.get("nested_offset") or 0),
             )
             blocks = -(-rows * columns // state.block)
-            lengths = {"": -(-rows * columns // 2), "absmax": blocks, "quant_map": 16}
+            octets = self._weights.dtype(name).itemsize
+            lengths = {"": -(-rows * columns // 2) // octets, "absmax": blocks, "quant_map": 16}
             if nested:
                 lengths |= {"nested_absmax": -(-blocks // nested), "nested_quant_map": 256}
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:

@@ -26,6 +26,7 @@ from exporter.tokenizer.tokenizer_class import (
 )
 
 GPT2_END = "<|endoftext|>"
+_EVEN_OF_BPE = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
 _OF_VOCAB_AND_MERGES = (GPT2, QWEN2, QWEN35, NEOX, COHERE)
 
 Json = dict[str, Any]
@@ -61,7 +62,7 @@ def tokenizer_document(
             document, notes = _as_the_class_reads(document, special)
         document, more = split_as_mistral(document, special)
         document, also = _without_chance(document)
-        notes = [*notes, *more, *also, *_always_found(special)]
+        notes = [*notes, *more, *also, *_not_as_transformers(document, special)]
         present = [AddedToken(**_flags(token)) for token in document.get("added_tokens") or ()]
         new = special.to_add(present)
         if not new:
@@ -134,14 +135,22 @@ def _without_chance(document: Json) -> tuple[Json, list[str]]:
     ]
 
 
-def _always_found(special: SpecialTokens) -> list[str]:
-    """A note where `transformers` would take the markers of a chat for plain text."""
-    if special.config.get("split_special_tokens") is not True:
-        return []
-    return [
-        f"{special.directory / CONFIG} has split_special_tokens, by which transformers takes "
-        "special tokens for plain text, also those of a chat template; a file keeps the latter."
-    ]
+def _not_as_transformers(document: Json, special: SpecialTokens) -> list[str]:
+    """Notes on what `transformers` would do to every text, and a file does not."""
+    path, config = special.directory / CONFIG, special.config
+    notes = []
+    if config.get("split_special_tokens") is True:
+        notes.append(
+            f"{path} has split_special_tokens, by which transformers takes special tokens for "
+            "plain text, also those of a chat template; a file keeps the latter."
+        )
+    joins = config.get("clean_up_tokenization_spaces")
+    if joins is True and (config.get(_EVEN_OF_BPE) or document["model"].get("type") != "BPE"):
+        notes.append(
+            f"{path} has clean_up_tokenization_spaces, by which transformers drops spaces before "
+            "punctuation from what a model writes; a file keeps them."
+        )
+    return notes
 
 
 def damaged(path: Path, why: str) -> TokenizerError:

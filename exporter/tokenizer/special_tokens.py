@@ -16,7 +16,7 @@ from tokenizers import AddedToken
 from exporter.json_object import read_object
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.layout import MAX_VOCAB_SIZE
-from exporter.tokenizer.tokenizer_class import DEFAULT_TOKENS, class_of
+from exporter.tokenizer.tokenizer_class import COHERE, DEFAULT_TOKENS, QWEN2, class_of
 
 CONFIG = "tokenizer_config.json"
 NAMES = (
@@ -112,18 +112,26 @@ class SpecialTokens:
                 )
 
     def to_add(self, present: list[AddedToken]) -> list[AddedToken]:
-        """The tokens that `transformers` adds to a tokenizer with these, in its order."""
+        """The tokens that `transformers` adds to a tokenizer with these, in its order: of several
+        with one text the flags of the last one count. A token that has a name is special."""
+        own = {} if self.lists_all else {token.content: token for token in present}
+        named = [own.get(content_of(token), token) for token in self.named.values()]
+        every = (*named, *self.extra)
+        special = set(map(content_of, named))
+        known = {token.content for token in present}
+        new: list[Token] = [token for _, token in sorted(self.listed.items())]
+        if not self.lists_all:
+            new = [token for token in new if content_of(token) not in known]
+            new += [token for token in present if not token.special and token.content in special]
+        known |= {content_of(token) for token in new}
+        new += [token for token in every if content_of(token) not in known]
+        if self.kind == QWEN2:
+            new += map(content_of, every)
+        elif self.kind == COHERE:
+            new += every
         shown = {repr(token) for token in present}
-        new: list[Token] = [
-            token for _, token in sorted(self.listed.items()) if repr(token) not in shown
-        ]
-        known = {token.content for token in present} | {content_of(token) for token in new}
-        for token in (*self.named.values(), *self.extra):
-            if content_of(token) not in known:
-                known.add(content_of(token))
-                new.append(token)
-        special = {content_of(token) for token in self.named.values()}
-        return [_added(token, content_of(token) in special) for token in new]
+        added = [_added(token, content_of(token) in special) for token in new]
+        return added if any(repr(token) not in shown for token in added) else []
 
 
 def read_special_tokens(directory: Path, model_directory: Path | None = None) -> SpecialTokens:

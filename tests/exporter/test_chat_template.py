@@ -198,6 +198,9 @@ def test_the_template_is_found_beside_the_weights(tmp_path: Path) -> None:
     several = [{"name": "tool_use", "template": "two"}, {"name": "default", "template": "three"}]
     config.write_text(json.dumps({"chat_template": several}))
     assert find_chat_template(tmp_path) == "three"
+    by_name = {item["name"]: item["template"] for item in several}
+    config.write_text(json.dumps({"chat_template": by_name}))
+    assert find_chat_template(tmp_path) == "three"
     (tmp_path / "chat_template.jinja").write_text("four")
     assert find_chat_template(tmp_path) == "four"
     (tmp_path / "chat_template.jinja").unlink()

@@ -63,9 +63,14 @@ def test_what_mlx_packed(bits: int, tmp_path: Path) -> None:
     torch.testing.assert_close(weights.tensor("linear.weight"), wanted, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("storage", [torch.uint8, torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", ["nf4", "nf4_nested", "fp4_nested"])
-def test_what_bitsandbytes_packed(name: str, tmp_path: Path) -> None:
-    weights = Nf4Weights(save(name, tmp_path / "model.safetensors"), tmp_path)
+def test_what_bitsandbytes_packed(name: str, storage: torch.dtype, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    tensors = {key: save(name, path).tensor(key) for key in save(name, path).shapes()}
+    packed = tensors["linear.weight"].flatten().view(storage)  # as bnb_4bit_quant_storage has it
+    save_file({**tensors, "linear.weight": packed[:, None].clone()}, path)
+    weights = Nf4Weights(SafetensorsFile(path), tmp_path)
     wanted = STORED[f"{name}.floats"]
     assert weights.shapes() == {"linear.weight": tuple(wanted.shape)}
     assert torch.equal(weights.tensor("linear.weight"), wanted.float())

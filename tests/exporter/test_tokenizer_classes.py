@@ -167,6 +167,40 @@ def test_classes_that_do_not_fit_the_file(tmp_path: Path, shared_data: Path) -> 
     assert "the class T5Tokenizer has steps of its own" in compile_tokenizer(tmp_path).notes[0]
 
 
+def flagged(content: str, **flags: bool) -> Json:
+    return {"__type": "AddedToken", "content": content, "special": True, **flags}
+
+
+@pytest.mark.parametrize(
+    ("config", "model_type"),
+    [
+        ({"eos_token": "<tool>"}, "smollm3"),  # <tool> is there, and not special
+        ({"image_token": "<tool>"}, "llama"),
+        ({"extra_special_tokens": {"image_token": "<tool>"}}, "smollm3"),
+        ({"additional_special_tokens": ["<tool>"]}, "smollm3"),
+        ({"eos_token": flagged("<s>", rstrip=True), "pad_token": "<s>"}, "llama"),
+        ({"eos_token": "<s>", "pad_token": flagged("<s>", rstrip=True)}, "llama"),
+        ({"eos_token": flagged("<s>", rstrip=True), "extra_special_tokens": ["<s>"]}, "llama"),
+        ({"eos_token": flagged("</s>", rstrip=True)}, "llama"),
+        ({"eos_token": flagged("</s>", rstrip=True), "pad_token": "<tool>"}, "qwen2"),
+        ({"eos_token": flagged("<tool>", lstrip=True)}, "cohere"),
+    ],
+)
+@pytest.mark.parametrize("lists", [False, True])
+def test_flags_of_tokens_that_are_named_or_named_twice(
+    config: Json, model_type: str, lists: bool, tmp_path: Path, cpp_build: Path
+) -> None:
+    document = json.loads(TRAINERS["qwen2"]())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    listed = {str(token.pop("id")): token for token in document["added_tokens"]}
+    check(
+        tmp_path,
+        {**config, **({"added_tokens_decoder": listed} if lists else {})},
+        model_type,
+        cpp_build,
+    )
+
+
 def test_what_is_left_to_chance_or_takes_markers_apart_is_said(
     tmp_path: Path, cpp_build: Path
 ) -> None:
@@ -176,7 +210,11 @@ def test_what_is_left_to_chance_or_takes_markers_apart_is_said(
     ids = load_tokenizer(tmp_path).encode(TEXTS[-3])
     document["model"]["dropout"] = 0.9
     (tmp_path / "tokenizer.json").write_text(json.dumps(document))
-    (tmp_path / "tokenizer_config.json").write_text('{"split_special_tokens": true}')
+    config = dict.fromkeys(("split_special_tokens", "clean_up_tokenization_spaces"), True)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     assert load_tokenizer(tmp_path).encode(TEXTS[-3]) == ids
-    notes = compile_tokenizer(tmp_path).notes
-    assert ["dropout of 0.9" in notes[0], "split_special_tokens" in notes[1]] == [True, True]
+    chance, apart = compile_tokenizer(tmp_path).notes
+    assert "dropout of 0.9" in chance and "has split_special_tokens" in apart
+    forced = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, forced: True}))
+    assert "has clean_up_tokenization_spaces, by" in compile_tokenizer(tmp_path).notes[2]
