@@ -91,13 +91,11 @@ def test_every_place_has_the_librarys_numbers(table: dict[str, Any], cpp_build: 
         assert method and says(method[1], row) and says_default(method[1], row), name
         assert f'number("{name}", ' in method[2] or name == "logprobs", name
 
-        doc, value = r"((?: +///.*\n)+)", r"(?:: (?:Float|Int\?))?(?: = (\S+))?"
-        field = re.search(rf"{doc}    public var {camel(name)}{value}\n", swift)
-        assert field and says(field[1], row), name
-        written = {"true": 1.0, "false": 0.0, None: 0.0}
-        default = written[field[2]] if field[2] in written else float(field[2])
-        assert default == row["default"], name
-        assert f'"{name}": ' in swift or name == "logprobs"
+        kind = "Int" if row["type"] == "integer" else "(?:Double|Float)"
+        value = " = false" if row["type"] == "boolean" else rf": {kind}\?"
+        field = re.search(rf"((?: +///.*\n)+)    public var {camel(name)}{value}\n", swift)
+        assert field and says(field[1], row) and says_default(field[1], row), name
+        assert f'all["{name}"] = {camel(name)}' in swift or name == "logprobs"
 
         kind = "boolean" if row["type"] == "boolean" else "number"
         field = re.search(rf"/\*\*([^/]*)\*/\n  {camel(name)}\?: {kind};", typescript)

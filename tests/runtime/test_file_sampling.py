@@ -1,40 +1,26 @@
 """Sampling as a model's authors set it: in the file, in its runners, and what overrides it."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chats import TEMPLATE
-from support.exported import Quiet
+from support.sampled_files import GIVEN, STORED, export_sampled
 
 from exporter.checkpoint.sampling import read_sampling
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
-from quant.scheme import Scheme
 from runtime import Chat, Engine, Runner
 
 ROOT = Path(__file__).resolve().parents[2]
-GIVEN = {"do_sample": True, "temperature": 1.5, "top_k": 20, "top_p": 0.8, "min_p": 0.0}
-STORED = {"temperature": 1.5, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.1}
 TOLD = "sampling as the model's authors set it: "
 
 
 @pytest.fixture(scope="module")
 def sampled_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with settings of sampling, and a chat template."""
-    directory = tmp_path_factory.mktemp("sampled")
-    model = shutil.copytree(shared_data / "stories260K", directory / "model")
-    settings = {**GIVEN, "repetition_penalty": 1.1, "eos_token_id": 2}
-    (model / "generation_config.json").write_text(json.dumps(settings))
-    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
-    options = ExportOptions(model=str(model), out=directory / "m.pte", scheme=Scheme("none"))
-    return export_model(options, Quiet()).out
+    return export_sampled(shared_data / "stories260K", tmp_path_factory.mktemp("sampled"))
 
 
 def run(command: list[Any]) -> tuple[str, str]:

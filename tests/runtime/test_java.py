@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.hostile_text import hostile_strings
 from support.java import Java, build_java, compile_java
+from support.sampled_files import export_sampled
 
 from runtime.packaging.java_package import ANDROID
 
@@ -45,6 +46,17 @@ def test_the_same_text_as_from_python(
     with Runner(stories_cpu_pte, threads=1) as runner:
         expected = "".join(runner.generate(prompt, max_new_tokens=60))
     assert generate(java, stories_cpu_pte, prompt, tmp_path, 60, 0) == expected
+
+
+def test_the_files_sampling(java: Java, shared_data: Path, tmp_path: Path) -> None:
+    from runtime import Runner
+
+    model = export_sampled(shared_data / "stories260K", tmp_path / "sampled")
+    with Runner(model, threads=1) as runner:
+        expected = "".join(runner.generate("Once", max_new_tokens=60, seed=7))
+        given = "".join(runner.generate("Once", max_new_tokens=60, temperature=0.9, seed=7))
+    assert generate(java, model, "Once", tmp_path, 60) == expected != given
+    assert generate(java, model, "Once", tmp_path, 60, 0.9) == given
 
 
 def test_characters_of_several_tokens(java: Java, embedded_cpu_pte: Path, tmp_path: Path) -> None:

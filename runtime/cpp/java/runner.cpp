@@ -106,6 +106,10 @@ THIMBLE_NATIVE(jlong, answer)
   return dropped_turns;
 }
 
+THIMBLE_NATIVE(jbyteArray, fileSettings)(JNIEnv* env, jclass, jlong runner) {
+  return to_java(env, thimble_file_settings(to_runner(runner)));
+}
+
 THIMBLE_NATIVE(jbyteArray, stats)(JNIEnv* env, jclass, jlong runner) {
   return to_java(env, thimble_stats(to_runner(runner)));
 }

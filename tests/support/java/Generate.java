@@ -8,7 +8,9 @@ import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Writes an answer to a file: MODEL PROMPT_FILE OUT TOKENS TEMPERATURE. Prints the statistics. */
+/**
+ * Writes an answer to a file: MODEL PROMPT_FILE OUT TOKENS [TEMPERATURE]. Prints the statistics.
+ */
 public final class Generate {
   private Generate() {}
 
@@ -16,10 +18,8 @@ public final class Generate {
     String prompt =
         new String(Files.readAllBytes(Paths.get(arguments[1])), StandardCharsets.UTF_8);
     AnswerOptions options =
-        new AnswerOptions()
-            .maxNewTokens(Long.parseLong(arguments[3]))
-            .temperature(Double.parseDouble(arguments[4]))
-            .seed(7);
+        new AnswerOptions().maxNewTokens(Long.parseLong(arguments[3])).seed(7);
+    if (arguments.length > 4) options.temperature(Double.parseDouble(arguments[4]));
     List<String> pieces = new ArrayList<>();
     try (Runner runner = Runner.load(arguments[0], new LoadOptions().threads(1))) {
       Stats stats = runner.generate(prompt, options, pieces::add);

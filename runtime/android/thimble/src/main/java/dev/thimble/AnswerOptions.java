@@ -1,5 +1,6 @@
 package dev.thimble;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
@@ -8,8 +9,8 @@ import java.util.TreeMap;
 import java.util.concurrent.ThreadLocalRandom;
 
 /**
- * The options of an answer. An option that is not set has no effect. Numbers are checked when an
- * answer is asked for.
+ * The options of an answer. A number that is not set is that of the file, where the model's authors
+ * set it, else its default, which has no effect. Numbers are checked when an answer is asked for.
  *
  * <p>A token is chosen by the model's logits, changed in this order: logit biases, repetition,
  * presence and frequency penalty, DRY, the constraint, temperature, topK, typicalP, topP, minP, XTC.
@@ -202,11 +203,18 @@ public final class AnswerOptions {
     return seed != null ? seed : ThreadLocalRandom.current().nextLong();
   }
 
-  /** Settings of the C interface, which {@link Native#settingsFree} frees. */
-  long openSettings() {
+  /**
+   * Settings of the C interface, which {@link Native#settingsFree} frees: those of a runner's file,
+   * and in their place those that were set.
+   */
+  long openSettings(long runner) {
+    Map<String, Double> all = new TreeMap<>();
+    String ofFile = new String(Native.fileSettings(runner), StandardCharsets.UTF_8);
+    Json.readObject(ofFile).forEach((name, value) -> all.put(name, (Double) value));
+    all.putAll(numbers);
     long settings = Native.settingsNew();
     try {
-      for (Map.Entry<String, Double> number : numbers.entrySet()) {
+      for (Map.Entry<String, Double> number : all.entrySet()) {
         Native.settingsNumber(settings, Check.name("name", number.getKey()), number.getValue());
       }
       for (Map.Entry<Integer, Double> bias : biases.entrySet()) {

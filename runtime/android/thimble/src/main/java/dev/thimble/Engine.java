@@ -67,7 +67,7 @@ public final class Engine implements Closeable {
     byte[] text = Check.text("prompt", prompt);
     byte[] name = adapter == null ? null : Check.name("adapter", adapter);
     Generation generation = new Generation(this, Check.notNull("callback", callback));
-    long settings = options.openSettings();
+    long settings = options.openSettings(runner);
     try {
       synchronized (this) {
         if (closing) throw new RunnerException("this engine is closed: open another");

@@ -37,6 +37,8 @@ final class Native {
       int logprobs,
       Receiver receiver);
 
+  static native byte[] fileSettings(long runner);
+
   static native byte[] stats(long runner);
 
   static native byte[] constraintNotes(long runner);

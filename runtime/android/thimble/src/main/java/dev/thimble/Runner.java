@@ -207,7 +207,7 @@ public final class Runner implements Closeable {
     /** Returns the number of turns that a chat dropped. */
     long ask(long runner, boolean chat) {
       logprobs = Collections.unmodifiableList(tokens);
-      long settings = options.openSettings();
+      long settings = options.openSettings(runner);
       try {
         return Native.answer(
             runner, chat, text,
