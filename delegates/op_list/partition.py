@@ -19,7 +19,16 @@ from torch.fx import Graph, Node
 
 from delegates.op_list.graph import Constants, operator_name, shape_of
 from delegates.op_list.match import Found, find_ops
-from delegates.op_list.ops import Embedding, Op, SelectLast, Values, View
+from delegates.op_list.ops import (
+    Columns,
+    Elementwise,
+    Embedding,
+    Narrow,
+    Op,
+    SelectLast,
+    Values,
+    View,
+)
 from delegates.op_list.payload import BY_SAMPLE, INDEX
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows
@@ -99,11 +108,18 @@ def find_calls(graph: Graph, values: Values) -> Calls:
     grouping = _Grouping(graph, result.ops, values.by_sample)
     grouped = [_without_idle_views(ops) for ops in grouping.calls()]
     calls = Calls([ops for ops in grouped if not all(isinstance(op, _IDLE) for op in ops)])
+    if values.by_sample and any(map(_multiplies, calls.ops)):
+        calls.ops = [ops for ops in calls.ops if _multiplies(ops)]
     taken = {node for ops in calls.ops for op in ops for node in op.nodes}
     for node in graph.nodes:
         if node.op == "call_function" and node not in taken and shape_of(node):
             calls.reasons[node.name] = _why_left(node, result.refused.get(node))
     return calls
+
+
+def _multiplies(ops: list[Op]) -> bool:
+    """Whether a call does more than what it costs to make one, such as scaling a mask."""
+    return any(not isinstance(op, (*_IDLE, Elementwise, Columns, Narrow)) for op in ops)
 
 
 def _keep_one_input_of_tokens(result: Found) -> None:

@@ -1,7 +1,7 @@
 """Attention among the rows of a segment, without a cache."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch.fx import Node
 
@@ -10,6 +10,7 @@ from delegates.op_list.ops.op import Field, Matchers, Op, Places, Values
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows, is_heads
 
+_DEFAULTS = 1, None, False, False  # of parts and biases, where a graph leaves them out
 _ALL = 2**32 - 1  # positions behind its own that a query sees: all that there are
 
 
@@ -112,7 +113,8 @@ def _segment_attention(
 
 def match_full_attention(node: Node, values: Values) -> SegmentAttention | Refused:
     query, key, value, scale, causal, *rest = args_of(node)
-    parts, bias, bias_heads, bias_parts = rest or (1, None, False, False)
+    given: tuple[Any, ...] = (*rest, *_DEFAULTS[len(rest) :])
+    parts, bias, bias_heads, bias_parts = given
     op = _segment_attention(node, (query, key, value), scale, None, causal, values)
     if isinstance(op, SegmentAttention):
         op.parts, op.bias_heads, op.bias_parts = parts, bias_heads, bias_parts

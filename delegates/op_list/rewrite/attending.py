@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _aten = torch.ops.aten
 _CALL = _aten.scaled_dot_product_attention.default
+_VIEWS = _aten.view.default, _aten.reshape.default, _aten._unsafe_view.default
 _SCALES = _aten.mul.Tensor, _aten.div.Tensor
 _PRODUCTS = _aten.matmul.default, _aten.bmm.default
 
@@ -90,6 +91,11 @@ def _mask(layouts: "Layouts", node: Node, sizes: tuple[int, int, int, int]) -> M
         return Mask(causal=True)
     while bias.dim() < 4:
         bias = bias[None]
+    if bias.shape[0] == parts * layouts.samples:
+        of_samples = bias.view(layouts.samples, parts, *bias.shape[1:])
+        bias = of_samples[0]
+        if bool((of_samples != bias).any()):
+            return None
     if bias.shape[0] not in (1, parts) or bias.shape[1] not in (1, heads):
         return None
     table = bias.expand(-1, -1, rows, keys).reshape(-1, keys)
@@ -176,10 +182,16 @@ def _write_attention(editing: Editing, softmax: Node, sample: Node) -> None:
     weights, value = args_of(product)
     if dim not in (-1, softmax.meta["val"].dim() - 1) or _same(weights) is not softmax:
         return
-    masks: list[Node] = []
+    masks: list[Any] = []
     scale = 1.0
     score = _same(source)
+    shapes: list[tuple[Any, Any]] = []  # of scores before and behind each view of them
     while score.target not in _PRODUCTS:
+        if score.target in _VIEWS and len(score.users) == 1 and _is_float(args_of(score)[0]):
+            viewed = args_of(score)[0]
+            shapes.append((list(viewed.meta["val"].shape), list(score.meta["val"].shape)))
+            score = _same(viewed)
+            continue
         if len(score.users) != 1 or len(score.args) < 2 or score.kwargs:
             return
         left, right = score.args[:2]
@@ -187,7 +199,10 @@ def _write_attention(editing: Editing, softmax: Node, sample: Node) -> None:
             scores = [x for x in (left, right) if _leads_to_product(x)]
             if len(scores) != 1:
                 return
-            masks.append(right if scores[0] is left else left)
+            mask = right if scores[0] is left else left
+            masks.append(_viewed(editing, product, mask, shapes) if shapes else mask)
+            if masks[-1] is None:
+                return
             score = _same(scores[0])
         elif score.target in (_aten.mul.Tensor, _aten.div.Tensor) and isinstance(
             right, int | float
@@ -196,6 +211,8 @@ def _write_attention(editing: Editing, softmax: Node, sample: Node) -> None:
             score = _same(left)
         else:
             return
+    if str(score.meta["val"].shape) != str(softmax.meta["val"].shape):
+        return
     query, turned = args_of(score)
     key = _before_turn(turned)
     if len(score.users) != 1 or key is None or not _is_heads(query) or not _is_heads(value):
@@ -216,6 +233,19 @@ def _write_attention(editing: Editing, softmax: Node, sample: Node) -> None:
     if softmax.meta["val"].dim() == 3:
         call = editing.call(product, _aten.flatten.using_ints, call, 0, 1)
     product.replace_all_uses_with(call)
+
+
+def _viewed(editing: Editing, beside: Node, mask: Any, shapes: list[tuple[Any, Any]]) -> Any:
+    """A mask of scores that are then viewed in other shapes, the first of them last; None if a
+    size of theirs differs from call to call."""
+    if not _is_float(mask):
+        return None
+    for before, behind in reversed(shapes):
+        if not all(isinstance(size, int) for size in before):
+            return None
+        mask = editing.call(beside, _aten.expand.default, mask, before)
+        mask = editing.call(beside, _aten.reshape.default, mask, behind)
+    return mask
 
 
 def _heads_of(editing: Editing, scores: Node, sample: Node) -> int:
@@ -259,6 +289,8 @@ def _leads_to_product(node: Any) -> bool:
         return False
     if node.target in _PRODUCTS:
         return True
+    if node.target in _VIEWS:
+        return _leads_to_product(node.args[0])
     scaled = node.target in (_aten.mul.Tensor, _aten.div.Tensor, _aten.add.Tensor)
     return scaled and len(node.args) > 1 and any(map(_leads_to_product, node.args[:2]))
 

@@ -180,7 +180,8 @@ class Settling:
         dim, shape = batch_dim(placed), list(node.meta["val"].shape)
         if dim is None or not all(isinstance(size, int) for size in shape[:dim] + shape[dim + 1 :]):
             return None
-        rows = self.rows(node, placed, placed.index.shape[-1])
+        width = placed.index.shape[-1] * (placed.index.shape[-2] if len(shape) == 4 else 1)
+        rows = self.rows(node, placed, width)
         if rows is None:
             return self._transposed(node, placed)
         if dim == 0 and tuple(rows.meta["val"].shape) == tuple(shape):
