@@ -58,7 +58,17 @@ class Placed:
         samples = _samples_of(self)
         if count != samples * prod(self.size):
             return False
-        return bool((self.index.flatten().sort().values == torch.arange(count)).all())
+        if bool((self.index < 0).any()):
+            return False
+        seen = torch.zeros(count, dtype=torch.bool)
+        seen[self.index.flatten()] = True
+        return bool(seen.all())
+
+    def order(self) -> Tensor:
+        """Of a whole value: for each number of its rows, which of the value it is."""
+        order = torch.empty(self.index.numel(), dtype=torch.long)
+        order[self.index.flatten()] = torch.arange(len(order))
+        return order
 
 
 def _samples_of(placed: Placed) -> int:

@@ -131,7 +131,7 @@ class Settling:
         if other.factor is None and other.size == whole.size and bool((index == whole.index).all()):
             return other.rows
         factor = None if other.factor is None else other.factor.expand(whole.index.shape)
-        order = whole.index.flatten().argsort()
+        order = whole.order()
         height, width = whole.size
         shape = (self._samples, height, width)
         there = Placed(
@@ -157,7 +157,7 @@ class Settling:
             numbers = table.detach().expand(whole.index.shape)
         except RuntimeError:
             return None
-        order = whole.index.flatten().argsort()
+        order = whole.order()
         numbers = numbers.flatten()[order].view(self._samples, *whole.size)
         return numbers[0] if bool((numbers == numbers[:1]).all()) else None
 
