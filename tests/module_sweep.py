@@ -2,9 +2,9 @@
 
     python tests/module_sweep.py [NAME ...]
 
-Each line has, of ours (`--delegate cpu,xnnpack`) and of `transformers.exporters` to XNNPACK: the largest
-error as a share of the output's largest number, delegate calls, operators outside them, and the
-best time of one run in milliseconds.
+Each line has, of ours (`--delegate cpu,xnnpack`) and of `transformers.exporters` to XNNPACK: the
+largest error as a share of the output's largest number, delegate calls, operators outside them, and
+the best time of one run in milliseconds.
 """
 
 import sys
