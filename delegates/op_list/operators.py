@@ -13,12 +13,15 @@ _library.define(
     "layer_norm(Tensor x, int[] shape, Tensor? weight, Tensor? bias, float eps) -> Tensor"
 )
 _library.define(
-    "full_attention(Tensor query, Tensor key, Tensor value, float scale, bool causal) -> Tensor"
+    "full_attention(Tensor query, Tensor key, Tensor value, float scale, bool causal, int parts=1, "
+    "Tensor? bias=None, bool bias_heads=False, bool bias_parts=False) -> Tensor"
 )
 _library.define(
     "patches(Tensor x, bool planar, int[2] size, int[2] kernel, int[2] stride, int[2] padding, "
     "int[2] dilation) -> Tensor"
 )
+_library.define("gather(Tensor x, Tensor places, int piece, int width) -> Tensor")
+_library.define("pool_rows(Tensor x, Tensor places, int count, bool largest) -> Tensor")
 _library.define("constant(Tensor table, Tensor sample) -> Tensor")
 
 
@@ -29,22 +32,73 @@ def layer_norm(
     return F.layer_norm(x, list(shape), weight, bias, eps)
 
 
-def full_attention(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> Tensor:
-    """Attention within each sample.
+def full_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    causal: bool,
+    parts: int = 1,
+    bias: Tensor | None = None,
+    bias_heads: bool = False,
+    bias_parts: bool = False,
+) -> Tensor:
+    """Attention within each sample, or within each part of it.
 
     Args:
         query: (batch, seq_len, num_attention_heads, head_dim).
         key, value: (batch, other_len, num_key_value_heads, head_dim).
         causal: whether a query sees no key behind its own place.
+        parts: of equal length, each by itself.
+        bias: added to the scores; (batch, rows, other_len / parts), a row for each query of a part,
+            of each head in turn where bias_heads, and these for each part in turn where bias_parts.
+            A query whose biases are all -inf gets zeros.
 
     Returns:
         as the query.
     """
-    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-    out = F.scaled_dot_product_attention(
-        query, key, value, is_causal=causal, scale=scale, enable_gqa=True
+    q, k, v = (
+        x.reshape(-1, x.shape[1] // parts, *x.shape[2:]).transpose(1, 2)
+        for x in (query, key, value)
     )
-    return out.transpose(1, 2).contiguous()
+    if bias is not None:
+        sizes = parts if bias_parts else 1, query.shape[2] if bias_heads else 1
+        bias = bias.reshape(bias.shape[0], *sizes, query.shape[1] // parts, bias.shape[2])
+        bias = bias.expand(-1, parts, -1, -1, -1).flatten(0, 1)
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias, is_causal=causal, scale=scale, enable_gqa=True
+    )
+    return out.transpose(1, 2).reshape(query.shape).contiguous()
+
+
+def gather(x: Tensor, places: Tensor, piece: int, width: int) -> Tensor:
+    """A sample's numbers in another order.
+
+    Args:
+        x: (batch, height, columns).
+        places: int32, of the pieces of x, for each of the result's; -1: zeros.
+        piece: numbers that stay together.
+
+    Returns:
+        (batch, rows, width).
+    """
+    pieces = x.reshape(x.shape[0], -1, piece)
+    taken = pieces[:, places.clamp(min=0).long()] * (places >= 0)[:, None]
+    return taken.reshape(x.shape[0], -1, width).contiguous()
+
+
+def pool_rows(x: Tensor, places: Tensor, count: int, largest: bool) -> Tensor:
+    """The mean of some rows, or the largest number of each column.
+
+    Args:
+        x: (batch, height, width).
+        places: int32, `count` rows of x for each of the result's.
+
+    Returns:
+        (batch, len(places) / count, width).
+    """
+    rows = x[:, places.long()].unflatten(1, (-1, count))
+    return rows.amax(2) if largest else rows.mean(2)
 
 
 def patches(
@@ -84,7 +138,7 @@ def windows(size: int, kernel: int, stride: int, padding: int, dilation: int) ->
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
-for _function in (layer_norm, full_attention, patches, constant):
+for _function in (layer_norm, full_attention, patches, gather, pool_rows, constant):
     _library.impl(_function.__name__, _function, "CompositeExplicitAutograd")
 
 
@@ -112,3 +166,13 @@ def _fake_patches(
 @torch.library.register_fake("thimble::constant", lib=_library)
 def _fake_constant(table: Tensor, sample: Tensor) -> Tensor:
     return table.new_empty(sample.shape[0], *table.shape)
+
+
+@torch.library.register_fake("thimble::gather", lib=_library)
+def _fake_gather(x: Tensor, places: Tensor, piece: int, width: int) -> Tensor:
+    return x.new_empty(x.shape[0], places.shape[0] * piece // width, width)
+
+
+@torch.library.register_fake("thimble::pool_rows", lib=_library)
+def _fake_pool(x: Tensor, places: Tensor, count: int, largest: bool) -> Tensor:
+    return x.new_empty(x.shape[0], places.shape[0] // count, x.shape[2])

@@ -18,8 +18,17 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
 from delegates.op_list.graph import Constants, operator_name, shape_of
-from delegates.op_list.match import find_ops
-from delegates.op_list.ops import Embedding, Op, SelectLast, Values, View
+from delegates.op_list.match import Found, find_ops
+from delegates.op_list.ops import (
+    Columns,
+    Elementwise,
+    Embedding,
+    Narrow,
+    Op,
+    SelectLast,
+    Values,
+    View,
+)
 from delegates.op_list.payload import BY_SAMPLE, INDEX
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows
@@ -94,14 +103,32 @@ class Calls:
 
 def find_calls(graph: Graph, values: Values) -> Calls:
     result = find_ops(graph, values)
+    if values.by_sample:
+        _keep_one_input_of_tokens(result)
     grouping = _Grouping(graph, result.ops, values.by_sample)
     grouped = [_without_idle_views(ops) for ops in grouping.calls()]
     calls = Calls([ops for ops in grouped if not all(isinstance(op, _IDLE) for op in ops)])
+    if values.by_sample and any(map(_multiplies, calls.ops)):
+        calls.ops = [ops for ops in calls.ops if _multiplies(ops)]
     taken = {node for ops in calls.ops for op in ops for node in op.nodes}
     for node in graph.nodes:
         if node.op == "call_function" and node not in taken and shape_of(node):
             calls.reasons[node.name] = _why_left(node, result.refused.get(node))
     return calls
+
+
+def _multiplies(ops: list[Op]) -> bool:
+    """Whether a call does more than what it costs to make one, such as scaling a mask."""
+    return any(not isinstance(op, (*_IDLE, Elementwise, Columns, Narrow)) for op in ops)
+
+
+def _keep_one_input_of_tokens(result: Found) -> None:
+    """Leaves embeddings of other tokens than the first outside."""
+    embeddings = [op for op in result.ops if isinstance(op, Embedding)]
+    for op in embeddings:
+        if op.tokens is not embeddings[0].tokens:
+            result.ops.remove(op)
+            result.refused[op.node] = Refused("a call takes the tokens of one input")
 
 
 def _why_left(node: Node, refused: Refused | None) -> str:
@@ -147,15 +174,38 @@ class _Grouping:
 
     def calls(self) -> list[list[Op]]:
         levels: dict[Node, int] = {}
+        later = self._later() if self._by_sample else {}
         for node in self._graph.nodes:
             level = max((levels[source] for source in node.all_input_nodes), default=0)
             op = self._of_node.get(node)
             if op is None and node.op == "call_function" and _computes(node):
                 level += 1
             if op is not None and node is op.node:
-                level = self._enter(op, level)
+                level = self._enter(op, max(level, later.get(op, 0)))
             levels[node] = level
         return [call.ops for call in sorted(self._calls.values(), key=lambda call: call.level)]
+
+    def _later(self) -> dict[Op, int]:
+        """The levels of ops that may wait for their readers: one call then does the work of two."""
+        levels: dict[Node, int] = {}
+        for node in self._graph.nodes:
+            level = max((levels[source] for source in node.all_input_nodes), default=0)
+            computes = node.op == "call_function" and _computes(node)
+            levels[node] = level + 1 if node not in self._of_node and computes else level
+        waiting: dict[Op, int] = {}
+        for node in reversed(self._graph.nodes):
+            op = self._of_node.get(node)
+            if op is None or node is not op.node:
+                continue
+            inside = {other for user in node.users if (other := self._of_node.get(user))}
+            outside = [user for user in node.users if user not in self._of_node]
+            wanted = min((waiting[other] for other in inside), default=levels[node])
+            # What is left outside and the outputs of the program wait for no later level.
+            last = min(
+                (levels[user] - 1 for user in outside if user.op != "output"), default=wanted
+            )
+            waiting[op] = wanted if wanted <= last else levels[node]
+        return waiting
 
     def _enter(self, op: Op, level: int) -> int:
         """Adds an op to a call; returns the call's level."""

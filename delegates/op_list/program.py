@@ -8,7 +8,7 @@ import flatbuffers
 
 from delegates.op_list.layout import Format
 from delegates.op_list.low_rank import LowRank
-from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op, Side, State
+from delegates.op_list.ops import KINDS, Cache, Field, Floats, Indices, Op, Side, State
 
 # Of a program whose kinds all have been there from the first on: old runners read it.
 _FIRST_VERSION = 6
@@ -226,6 +226,9 @@ def _field(builder: flatbuffers.Builder, value: Field) -> Callable[[int], None]:
             builder.PrependUint32Slot(place, number, 0)
         table = builder.EndObject()
         return lambda place: builder.PrependUOffsetTRelativeSlot(place, table, 0)
+    if isinstance(value, Indices):
+        vector = _numbers(builder, value.numbers)
+        return lambda place: builder.PrependUOffsetTRelativeSlot(place, vector, 0)
     if isinstance(value, bool):
         return lambda place: builder.PrependBoolSlot(place, value, False)
     if isinstance(value, IntEnum):

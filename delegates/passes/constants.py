@@ -1,5 +1,7 @@
 """Computes at export what depends on nothing that a call gives."""
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,6 +16,10 @@ from delegates.passes.quantized import drop_unread_buffers
 _MOST_NUMBERS = 1 << 24  # of a result that is larger than what it is made of
 _QUANTIZED = "quantized_decomposed", "torchao", "thimble"
 _EXPAND = torch.ops.aten.expand.default
+_SPLITS = (
+    *(torch.ops.aten.split.Tensor, torch.ops.aten.split_with_sizes.default),
+    *(torch.ops.aten.chunk.default, torch.ops.aten.unbind.int),
+)
 
 
 def constants_of(program: ExportedProgram) -> dict[Node, Tensor]:
@@ -38,8 +44,13 @@ def fold_constants(program: ExportedProgram) -> None:
     """Replaces what is computed from constants alone by buffers, in place."""
     graph = program.graph
     known = constants_of(program)
+    several: dict[Node, Sequence[Tensor]] = {}
     for node in graph.nodes:
-        if _is_foldable(node) and all(source in known for source in node.all_input_nodes):
+        if node.target is operator.getitem and node.args[0] in several:
+            known[node] = several[node.args[0]][node.args[1]]
+        elif node.target in _SPLITS and all(source in known for source in node.all_input_nodes):
+            several[node] = node.target(known[node.args[0]], *node.args[1:], **node.kwargs)
+        elif _is_foldable(node) and all(source in known for source in node.all_input_nodes):
             result = _computed(node, known)
             if result is not None:
                 known[node] = result

@@ -17,7 +17,7 @@ from runtime import Program
 SOURCE = Path(nets.__file__)
 
 
-@pytest.mark.parametrize("name", ["seeing", "hearing", "looking"])
+@pytest.mark.parametrize("name", ["seeing", "hearing", "looking", "summing", "folding"])
 def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:
     path = tmp_path / "module.pte"
     options = ModuleOptions(SourceName(SOURCE, f"make_{name}"), path, delegate="cpu")
@@ -37,6 +37,22 @@ def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> Non
             for expected, numbers in zip(want, got, strict=True):
                 assert numbers.shape == tuple(expected.shape)
                 np.testing.assert_allclose(numbers, expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_masks_that_inputs_give_are_in_the_call(tmp_path: Path, cpp_build: Path) -> None:
+    path = tmp_path / "module.pte"
+    options = ModuleOptions(SourceName(SOURCE, "make_reading"), path, delegate="cpu")
+    made = export_module(options).methods["forward"]
+    assert made.delegation.calls == 1, made.delegation.lines
+    assert made.delegation.delegated["thimble::full_attention"] == 2
+    module: Any = nets.make_reading()
+    tokens = torch.arange(27).view(3, 9)
+    seen = torch.tensor([[1] * 9, [0] * 4 + [1] * 5, [0] * 9])
+    with torch.no_grad():
+        want = module[0].eval()(tokens, seen)
+    with Program(path) as program:
+        got = program(tokens.numpy(), seen.numpy())
+    np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_int8_linears_of_a_module_are_in_the_call(tmp_path: Path, cpp_build: Path) -> None:

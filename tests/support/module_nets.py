@@ -94,3 +94,92 @@ def make_hearing() -> object:
 def make_looking() -> object:
     torch.manual_seed(2)
     return Looking(), (torch.randn(2, 3, 9, 8),), ({0: BATCH},)
+
+
+class Summing(nn.Module):
+    """A learned query attends to rows by torch's own attention, which spells the products out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 24, 4, 4)
+        self.probe = nn.Parameter(torch.randn(1, 1, 24))
+        self.attention = nn.MultiheadAttention(24, 3, batch_first=True)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        rows = self.patches(picture).flatten(2).transpose(1, 2)
+        summed: Tensor = self.attention(self.probe.repeat(rows.shape[0], 1, 1), rows, rows)[0]
+        return summed[:, 0]
+
+
+class Reading(nn.Module):
+    """Tokens, of which a mask hides some: from all, or each query its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 32)
+        self.kinds = nn.Embedding(2, 32)
+        self.qkv, self.o = nn.Linear(32, 96), nn.Linear(32, 32)
+        self.register_buffer("kind", torch.zeros(1, 9, dtype=torch.long))
+        self.register_buffer("angles", torch.randn(9, 8))
+
+    def forward(self, tokens: Tensor, seen: Tensor) -> Tensor:
+        batch, length = tokens.shape
+        x = self.table(tokens) + self.kinds(self.kind.expand(batch, length))
+        query, key, value = self.qkv(x).view(batch, length, 3, 4, 8).unbind(2)
+        query, key = (self._turned(part.transpose(1, 2)) for part in (query, key))
+        mask = seen[:, None, None].bool().expand(batch, 1, length, length)
+        out = F.scaled_dot_product_attention(query, key, value.transpose(1, 2), attn_mask=mask)
+        scores = query @ key.transpose(2, 3) / 3 + (1.0 - seen[:, None, None].float()) * -1e4
+        again = scores.softmax(-1) @ value.transpose(1, 2)
+        mixed: Tensor = self.o((out + again).transpose(1, 2).flatten(2))
+        return mixed
+
+    def _turned(self, heads: Tensor) -> Tensor:
+        left, right = heads.chunk(2, dim=-1)
+        turned = torch.cat((-right, left), dim=-1)
+        return heads * self.angles.cos() + turned * self.angles.sin()
+
+
+class Folding(nn.Module):
+    """Windows with a bias for each head, shifted; pools; places folded into channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.qkv = nn.Linear(16, 48)
+        self.bias = nn.Parameter(torch.randn(2, 16, 16))
+        hidden = torch.zeros(4, 1, 16, 16)
+        hidden[1, :, :8, 8:] = hidden[3, :, 3:, :2] = -torch.inf
+        self.register_buffer("hidden", hidden)
+        self.merge = nn.Linear(64, 24)
+
+    def forward(self, picture: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = F.max_pool2d(self.stem(picture), 3, 2, 1)  # (batch, 16, 8, 8)
+        shifted = x.permute(0, 2, 3, 1).roll((-2, -1), dims=(1, 2))
+        windows = shifted.view(-1, 2, 4, 2, 4, 16).transpose(2, 3).reshape(-1, 16, 16)
+        query, key, value = self.qkv(windows).view(-1, 16, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        scores = query @ key.transpose(-2, -1) * 0.3 + self.bias
+        scores = scores.view(-1, 4, 2, 16, 16) + self.hidden
+        seen = scores.view(-1, 2, 16, 16).softmax(-1) @ value
+        rows = seen.transpose(1, 2).reshape(-1, 2, 2, 4, 4, 16).transpose(2, 3)
+        whole = rows.reshape(-1, 8, 8, 16).roll((2, 1), dims=(1, 2)).permute(0, 3, 1, 2)
+        folded = self.merge(F.pixel_unshuffle(whole, 2).flatten(2).transpose(1, 2))
+        return folded, F.avg_pool2d(whole, 2), whole[:, 3:9, 2:, ::3]
+
+
+def make_summing() -> object:
+    torch.manual_seed(3)
+    return Summing(), (torch.randn(2, 3, 12, 8),), ({0: BATCH},)
+
+
+def make_reading() -> object:
+    torch.manual_seed(4)
+    seen = torch.ones(2, 9, dtype=torch.long)
+    seen[0, 5:] = 0
+    batch = {0: BATCH}
+    return Reading(), (torch.arange(18).view(2, 9), seen), (batch, batch)
+
+
+def make_folding() -> object:
+    torch.manual_seed(5)
+    return Folding(), (torch.randn(1, 3, 16, 16),)

@@ -13,6 +13,7 @@ from delegates.op_list.ops import (
     elementwise,
     embedding,
     experts,
+    gather,
     glu,
     layer_norm,
     linear,
@@ -21,6 +22,7 @@ from delegates.op_list.ops import (
     norm,
     patches,
     pool,
+    pool_rows,
     positions,
     rotate,
     segment_attention,
@@ -39,6 +41,7 @@ from delegates.op_list.ops.delta import Delta
 from delegates.op_list.ops.elementwise import Elementwise, Function
 from delegates.op_list.ops.embedding import Embedding
 from delegates.op_list.ops.experts import Experts
+from delegates.op_list.ops.gather import Gather
 from delegates.op_list.ops.glu import Glu
 from delegates.op_list.ops.layer_norm import LayerNorm
 from delegates.op_list.ops.linear import Linear
@@ -48,6 +51,7 @@ from delegates.op_list.ops.op import (
     Cache,
     Field,
     Floats,
+    Indices,
     Matcher,
     Op,
     Places,
@@ -57,6 +61,7 @@ from delegates.op_list.ops.op import (
 )
 from delegates.op_list.ops.patches import Patches
 from delegates.op_list.ops.pool import Pool
+from delegates.op_list.ops.pool_rows import PoolRows
 from delegates.op_list.ops.positions import Positions
 from delegates.op_list.ops.rotate import Rotate, Rotation
 from delegates.op_list.ops.segment_attention import SegmentAttention
@@ -90,11 +95,14 @@ KINDS: tuple[type[Op], ...] = (
     Narrow,
     Constant,
     Affine,
+    Gather,
+    PoolRows,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
     *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
     *(positions, segment_attention, pool, patches, concatenate, narrow, constant, affine),
+    *(gather, pool_rows),
 )
 
 
@@ -123,7 +131,9 @@ __all__ = [
     "Field",
     "Floats",
     "Function",
+    "Gather",
     "Glu",
+    "Indices",
     "LayerNorm",
     "Linear",
     "Narrow",
@@ -133,6 +143,7 @@ __all__ = [
     "Patches",
     "Places",
     "Pool",
+    "PoolRows",
     "Positions",
     "Rotate",
     "Rotation",

@@ -46,9 +46,16 @@ class Side:
     output: int
 
 
+@dataclass(frozen=True)
+class Indices:
+    """A vector of uint."""
+
+    numbers: tuple[int, ...]
+
+
 # A field of a table in the schema: a uint, a bool, an enum, a float, one table or several; None if
 # there is none.
-Field = int | bool | IntEnum | float | Floats | Side | Sequence[LowRank] | None
+Field = int | bool | IntEnum | float | Floats | Side | Indices | Sequence[LowRank] | None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Attention among the rows of a segment, without a cache."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch.fx import Node
 
@@ -10,6 +10,7 @@ from delegates.op_list.ops.op import Field, Matchers, Op, Places, Values
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows, is_heads
 
+_DEFAULTS = 1, None, False, False  # of parts and biases, where a graph leaves them out
 _ALL = 2**32 - 1  # positions behind its own that a query sees: all that there are
 
 
@@ -21,9 +22,12 @@ class SegmentAttention(Op):
         window: positions up to its own that a query sees; 0: all.
         causal: whether it sees none behind its own; else as many as before it.
         max_seq_len: the most rows of a segment.
+        parts: of a sample, each by itself.
+        bias: added to the scores: a row for each query; those of each head where bias_heads, and
+            all of these of each part where bias_parts.
     """
 
-    READS: ClassVar = ("query", "key", "value")
+    READS: ClassVar = ("query", "key", "value", "bias")
     BY_SAMPLE: ClassVar = True
     VERSION: ClassVar = 7
 
@@ -37,10 +41,15 @@ class SegmentAttention(Op):
     causal: bool
     max_seq_len: int
     offsets: tuple[int, int, int] = (0, 0, 0)
+    parts: int = 1
+    bias: Rows | None = None
+    bias_heads: bool = False
+    bias_parts: bool = False
 
     def fields(self, places: Places) -> list[Field]:
         columns: list[Field] = []
-        for rows, offset in zip(self.reads(), self.offsets, strict=True):
+        joined = self.query, self.key, self.value
+        for rows, offset in zip(joined, self.offsets, strict=True):
             columns += [places.slot(rows), offset]
         behind = self.window - 1 if self.window else _ALL
         return [
@@ -52,7 +61,19 @@ class SegmentAttention(Op):
             self.window,
             0 if self.causal else behind,
             self.max_seq_len,
+            *self._of_samples(places),
         ]
+
+    def _of_samples(self, places: Places) -> list[Field]:
+        """Fields since version 9, where there is something in them."""
+        if self.version < 9:
+            return []
+        bias = None if self.bias is None else places.slot(self.bias)
+        return [self.parts, bias, bias is not None, self.bias_heads, self.bias_parts]
+
+    @property
+    def version(self) -> int:
+        return self.VERSION if self.parts == 1 and self.bias is None else 9
 
     @property
     def label(self) -> str:
@@ -91,8 +112,14 @@ def _segment_attention(
 
 
 def match_full_attention(node: Node, values: Values) -> SegmentAttention | Refused:
-    query, key, value, scale, causal = args_of(node)
-    return _segment_attention(node, (query, key, value), scale, None, causal, values)
+    query, key, value, scale, causal, *rest = args_of(node)
+    given: tuple[Any, ...] = (*rest, *_DEFAULTS[len(rest) :])
+    parts, bias, bias_heads, bias_parts = given
+    op = _segment_attention(node, (query, key, value), scale, None, causal, values)
+    if isinstance(op, SegmentAttention):
+        op.parts, op.bias_heads, op.bias_parts = parts, bias_heads, bias_parts
+        op.bias = None if bias is None else values.rows(bias)
+    return op
 
 
 MATCHERS: Matchers = {

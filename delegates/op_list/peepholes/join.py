@@ -47,7 +47,7 @@ def join_query_key_value(ops: OpList, op: Op) -> Refused | None:
     """One matrix for the queries, keys and values of an attention, which reads its columns."""
     if not isinstance(op, Attention | SegmentAttention):
         return None
-    linears = _alike(ops, op, "query, key and value")
+    linears = _alike(ops, op, (op.query, op.key, op.value), "query, key and value")
     if isinstance(linears, Refused):
         return linears
     joined = Rows(
@@ -59,7 +59,7 @@ def join_query_key_value(ops: OpList, op: Op) -> Refused | None:
     op.offsets = offsets[0], offsets[1], offsets[2]
     last = _join(ops, linears, "qkv_proj", interleaved=False)
     ops.rewrite(last, joined)
-    for field in op.READS:
+    for field in ("query", "key", "value"):
         ops.reread(op, field, joined)
     return None
 
@@ -68,7 +68,7 @@ def join_gate_and_up(ops: OpList, op: Op) -> Refused | None:
     """One matrix for both sides of a GLU, which the linear itself computes."""
     if not isinstance(op, Glu):
         return None
-    linears = _alike(ops, op, "gate and up")
+    linears = _alike(ops, op, op.reads(), "gate and up")
     if isinstance(linears, Refused):
         return linears
     last = _join(ops, linears, "gate_up_proj", interleaved=True)
@@ -79,9 +79,9 @@ def join_gate_and_up(ops: OpList, op: Op) -> Refused | None:
     return None
 
 
-def _alike(ops: OpList, reader: Op, names: str) -> list[Linear] | Refused:
+def _alike(ops: OpList, reader: Op, read: Sequence[Rows], names: str) -> list[Linear] | Refused:
     """The linears whose outputs an op alone reads, where they can be one matrix."""
-    makers = [ops.maker(rows) for rows in reader.reads()]
+    makers = [ops.maker(rows) for rows in read]
     linears = [op for op in makers if isinstance(op, Linear)]
     if len(linears) < len(makers) or len(set(linears)) < len(makers):
         return Refused(f"{names} do not each come from a linear of their own")

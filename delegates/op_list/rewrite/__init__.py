@@ -8,11 +8,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
-from delegates.op_list.rewrite.attention import rewrite_attention
-from delegates.op_list.rewrite.channels import Channels
+from delegates.op_list.rewrite.attending import find_attention
 from delegates.op_list.rewrite.editing import Editing
+from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.norms import rewrite_norms
-from delegates.op_list.rewrite.repeated import rewrite_repeated
 from delegates.passes.constants import fold_constants
 
 _aten = torch.ops.aten
@@ -43,9 +42,9 @@ def rewrite(program: ExportedProgram, sample: Node) -> None:
     fold_constants(program)
     editing = Editing(program)
     rewrite_norms(editing)
-    rewrite_attention(editing)
-    Channels(editing).rewrite()
-    rewrite_repeated(editing, sample)
+    find_attention(editing, sample)
+    fold_constants(program)
+    Layouts(Editing(program), sample).rewrite()
     fold_constants(program)
 
 

@@ -24,6 +24,7 @@ class Editing:
         self.program = program
         self.graph = program.graph
         self.constants: dict[Node, Tensor] = constants_of(program)
+        self._fresh = 0
         self._mode = detect_fake_mode([node.meta.get("val") for node in self.graph.nodes])
 
     def call(self, replaced: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
@@ -43,6 +44,11 @@ class Editing:
         name = self.program.graph_signature.inputs_to_buffers[node.name]
         self.constants[node] = self.program.state_dict[name]
         return node
+
+    def fresh(self, beside: Node, tensor: Tensor) -> Node:
+        """A new buffer that nothing else shares."""
+        self._fresh += 1
+        return self.constant(beside, f"_table_{self._fresh}", tensor)
 
     def finish(self) -> None:
         self.graph.eliminate_dead_code()

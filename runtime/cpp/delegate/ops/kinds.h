@@ -12,6 +12,7 @@
 #include "delegate/ops/elementwise.h"
 #include "delegate/ops/embedding.h"
 #include "delegate/ops/experts.h"
+#include "delegate/ops/gather.h"
 #include "delegate/ops/glu.h"
 #include "delegate/ops/layer_norm.h"
 #include "delegate/ops/linear.h"
@@ -19,6 +20,7 @@
 #include "delegate/ops/norm.h"
 #include "delegate/ops/patches.h"
 #include "delegate/ops/pool.h"
+#include "delegate/ops/pool_rows.h"
 #include "delegate/ops/positions.h"
 #include "delegate/ops/rotate.h"
 #include "delegate/ops/segment_attention.h"
@@ -33,6 +35,6 @@ using OpKind =
     std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
                  SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
                  LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp, PatchesOp,
-                 ConcatenateOp, NarrowOp, ConstantOp, AffineOp>;
+                 ConcatenateOp, NarrowOp, ConstantOp, AffineOp, GatherOp, PoolRowsOp>;
 
 }  // namespace thimble::cpu

@@ -11,15 +11,16 @@
 namespace thimble::cpu {
 namespace {
 
-/// Rows of a segment of the call in a slot.
-size_t segment_rows(const OpContext& context, uint32_t slot, size_t segment) {
-  return context.program.by_sample ? context.program.slots[slot].height
+/// Rows of a segment of the call in a slot, or of a part of a sample.
+size_t segment_rows(const OpContext& context, uint32_t slot, size_t segment, size_t parts) {
+  return context.program.by_sample ? context.program.slots[slot].height / parts
                                    : context.segments[segment].rows;
 }
 
 /// Some query rows of one head of a segment: the smallest work of a thread.
 struct Unit {
   size_t segment;
+  size_t part;
   size_t head;
   size_t first;
 };
@@ -28,30 +29,33 @@ struct Unit {
 class Units {
  public:
   /// \param slot of the queries.
-  Units(const OpContext& context, uint32_t slot, size_t heads)
-      : context_(context), slot_(slot), heads_(heads) {}
+  Units(const OpContext& context, uint32_t slot, size_t parts, size_t heads)
+      : context_(context), slot_(slot), parts_(parts), heads_(heads) {}
 
   size_t count() const {
     size_t count = 0;
     const Range segments = context_.chunk.segments;
-    for (size_t i = segments.first; i < segments.last; ++i) count += heads_ * blocks(i);
+    for (size_t i = segments.first; i < segments.last; ++i) count += parts_ * heads_ * blocks(i);
     return count;
   }
   Unit at(size_t number) const {
     size_t segment = context_.chunk.segments.first;
-    for (; number >= heads_ * blocks(segment); ++segment) number -= heads_ * blocks(segment);
-    return {segment, number / blocks(segment),
+    for (; number >= parts_ * heads_ * blocks(segment); ++segment)
+      number -= parts_ * heads_ * blocks(segment);
+    const size_t head = number / blocks(segment);
+    return {segment, head / heads_, head % heads_,
             number % blocks(segment) * kernels::kTextAttentionRows};
   }
 
  private:
   size_t blocks(size_t segment) const {
-    return kernels::divide_up(segment_rows(context_, slot_, segment), kernels::kTextAttentionRows);
+    return kernels::divide_up(segment_rows(context_, slot_, segment, parts_),
+                              kernels::kTextAttentionRows);
   }
 
   const OpContext& context_;
   const uint32_t slot_;
-  const size_t heads_;
+  const size_t parts_, heads_;
 };
 
 /// The op on one thread.
@@ -62,7 +66,7 @@ class Attention {
         context_(context),
         dim_(context.width(op.output) / op.num_attention_heads),
         group_(op.num_attention_heads / op.num_key_value_heads),
-        units_(context, op.query, op.num_attention_heads) {}
+        units_(context, op.query, op.count(), op.num_attention_heads) {}
 
   void run() {
     context_.team.share_out(context_.thread, units_.count(), 1, [&](Range part) {
@@ -75,36 +79,51 @@ class Attention {
     size_t pairs = 0;
     const Range segments = context_.chunk.segments;
     for (size_t i = segments.first; i < segments.last; ++i) {
-      const size_t rows = segment_rows(context_, op_.query, i), keys = key_rows(i);
+      const size_t rows = query_rows(i), keys = key_rows(i);
       const size_t before = op_.window == 0 ? keys : op_.window;
       pairs += rows * std::min(keys, before + std::min<size_t>(op_.after, keys));
     }
-    return 4 * pairs * op_.num_attention_heads * dim_;
+    return 4 * pairs * op_.count() * op_.num_attention_heads * dim_;
   }
 
  private:
-  /// Row of the chunk at which a segment starts in a slot.
+  /// Row of the chunk at which a segment, or a part of a sample, starts in a slot.
   size_t first_row(uint32_t slot, const Unit& unit) const {
     if (!context_.program.by_sample) {
       return context_.segments[unit.segment].first - context_.chunk.first;
     }
-    return (unit.segment - context_.chunk.segments.first) * context_.program.slots[slot].height;
+    const size_t parts = (unit.segment - context_.chunk.segments.first) * op_.count() + unit.part;
+    return parts * (context_.program.slots[slot].height / op_.count());
   }
-  size_t key_rows(size_t segment) const { return segment_rows(context_, op_.key, segment); }
+  size_t query_rows(size_t segment) const {
+    return segment_rows(context_, op_.query, segment, op_.count());
+  }
+  size_t key_rows(size_t segment) const {
+    return segment_rows(context_, op_.key, segment, op_.count());
+  }
+  /// The bias of the first row of a unit's part.
+  const float* bias(const Unit& unit) const {
+    if (!op_.biased) return nullptr;
+    const size_t heads = op_.bias_heads ? op_.num_attention_heads : 1;
+    const size_t sample = unit.segment - context_.chunk.segments.first;
+    const size_t of_part = op_.bias_parts ? sample * op_.count() + unit.part : sample;
+    const size_t of_head = of_part * heads + (op_.bias_heads ? unit.head : 0);
+    return context_.row(op_.bias, of_head * query_rows(unit.segment));
+  }
 
   void attend(const Unit& unit) const {
     const auto column = [&](uint32_t slot, size_t offset, size_t head) {
       return context_.row(slot, first_row(slot, unit)) + offset + head * dim_;
     };
     const size_t shared = unit.head / group_;
-    const size_t rows = segment_rows(context_, op_.query, unit.segment);
+    const size_t rows = query_rows(unit.segment);
     context_.kernels.text_attention(
         {column(op_.query, op_.query_offset, unit.head), context_.stride(op_.query),
          column(op_.key, op_.key_offset, shared), context_.stride(op_.key),
          column(op_.value, op_.value_offset, shared), context_.stride(op_.value),
          column(op_.output, 0, unit.head), context_.stride(op_.output), key_rows(unit.segment),
          unit.first, std::min(rows, unit.first + kernels::kTextAttentionRows), dim_, op_.scale,
-         op_.window, op_.after,
+         op_.window, op_.after, bias(unit), op_.biased ? context_.stride(op_.bias) : 0,
          reinterpret_cast<float*>(context_.workspace.scratch(context_.thread))});
   }
 
@@ -117,11 +136,15 @@ class Attention {
 }  // namespace
 
 SegmentAttentionOp SegmentAttentionOp::read(const FlatbufferTable& table) {
-  return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1),  table.scalar<uint32_t>(2),
-          table.scalar<uint32_t>(3), table.scalar<uint32_t>(4),  table.scalar<uint32_t>(5),
-          table.scalar<uint32_t>(6), table.scalar<uint32_t>(7),  table.scalar<uint32_t>(8),
-          table.scalar<float>(9),    table.scalar<uint32_t>(10), table.scalar<uint32_t>(11),
-          table.scalar<uint32_t>(12)};
+  return {table.scalar<uint32_t>(0),      table.scalar<uint32_t>(1),
+          table.scalar<uint32_t>(2),      table.scalar<uint32_t>(3),
+          table.scalar<uint32_t>(4),      table.scalar<uint32_t>(5),
+          table.scalar<uint32_t>(6),      table.scalar<uint32_t>(7),
+          table.scalar<uint32_t>(8),      table.scalar<float>(9),
+          table.scalar<uint32_t>(10),     table.scalar<uint32_t>(11),
+          table.scalar<uint32_t>(12),     table.scalar<uint32_t>(13),
+          table.scalar<uint32_t>(14),     table.scalar<uint8_t>(15) != 0,
+          table.scalar<uint8_t>(16) != 0, table.scalar<uint8_t>(17) != 0};
 }
 
 void SegmentAttentionOp::check(Checker* checker) const {
@@ -151,7 +174,19 @@ void SegmentAttentionOp::check(Checker* checker) const {
     checker->check(
         checker->height(query) == checker->height(key) || (window == 0 && after == UINT32_MAX),
         "has keys of other positions, and does not see all of them");
+    for (const uint32_t slot : {query, key}) {
+      checker->check(checker->height(slot) % count() == 0,
+                     "has " + std::to_string(checker->height(slot)) + " rows in " +
+                         std::to_string(count()) + " parts");
+    }
+    if (biased) {
+      checker->has_slot(bias, checker->height(key) / count());
+      checker->check(bias != output, "reads and writes slot " + std::to_string(bias));
+      const size_t copies = (bias_heads ? heads : 1) * (bias_parts ? count() : 1);
+      checker->has_height(bias, checker->height(query) / count() * copies);
+    }
   } else {
+    checker->check(count() == 1 && !biased, "has parts or biases of samples");
     checker->takes_positions(max_seq_len);
   }
   checker->takes_segments();
@@ -160,6 +195,7 @@ void SegmentAttentionOp::check(Checker* checker) const {
 void SegmentAttentionOp::walk(RowNeeds* rows) const {
   const Rows all = rows->computed_of_all(output);
   for (const uint32_t slot : {query, key, value}) rows->reads(slot, all);
+  if (biased) rows->reads(bias, all);
 }
 
 WorkspaceNeeds SegmentAttentionOp::needs(const Program& program, const kernels::Variant&,

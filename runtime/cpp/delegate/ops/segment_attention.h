@@ -19,6 +19,11 @@ struct SegmentAttentionOp {
   uint32_t window;
   uint32_t after;
   uint32_t max_seq_len;
+  uint32_t parts = 0;  ///< of a sample, each by itself; 0: one
+  uint32_t bias = 0;   ///< slot
+  bool biased = false;
+  bool bias_heads = false;
+  bool bias_parts = false;
 
   static constexpr const char* kName = "SegmentAttention";
   static constexpr bool kPerSegment = false;  // threads share the segments
@@ -26,6 +31,7 @@ struct SegmentAttentionOp {
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
   WorkspaceNeeds needs(const Program& program, const kernels::Variant&, size_t) const;
+  size_t count() const { return parts == 0 ? 1 : parts; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 };
 

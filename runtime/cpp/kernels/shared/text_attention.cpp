@@ -1,4 +1,5 @@
 #include <cfloat>
+#include <limits>
 
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/shared/exponential.h"
@@ -64,7 +65,9 @@ void multiply_all(const float* a, size_t rows, size_t row_step, size_t column_st
 }
 
 /// The queries of up to kVectors * 16 rows, side by side in lanes, on their way through a text.
-template <size_t kVectors>
+/// With biases, scores become powers of two after these are added: so the least number stays
+/// finite.
+template <size_t kVectors, bool kBiased>
 class Queries {
  public:
   Queries(const TextAttentionArgs& args, size_t first, size_t count)
@@ -73,13 +76,14 @@ class Queries {
         count_(count),
         queries_(args.scratch),
         outputs_(queries_ + args.head_dim * kWidth),
-        weights_(outputs_ + args.head_dim * kWidth) {}
+        weights_(outputs_ + args.head_dim * kWidth),
+        biases_(weights_ + kTextTile * kWidth) {}
 
   void run() {
     transpose(args_.q + first_ * args_.q_stride, args_.q_stride, count_, args_.head_dim,
-              args_.scale * kLog2OfE, queries_, kWidth);
+              kBiased ? args_.scale : args_.scale * kLog2OfE, queries_, kWidth);
     unrolled<kVectors>([&](auto v) {
-      largest_[v] = broadcast(-FLT_MAX);
+      largest_[v] = broadcast(kBiased ? kNothing : -FLT_MAX);
       sums_[v] = broadcast(0.0f);
     });
     for (size_t i = 0; i < args_.head_dim * kWidth; i += kLanes) store(outputs_ + i, sums_[0]);
@@ -96,24 +100,26 @@ class Queries {
 
  private:
   static constexpr size_t kWidth = kVectors * kLanes;
+  static constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
   void add_tile(size_t start, size_t count) {
     multiply_all<kVectors>(args_.k + start * args_.k_stride, count, args_.k_stride, 1, queries_,
                            args_.head_dim, nullptr, weights_);
+    if constexpr (kBiased) add_biases(start, count);
     const bool hides = hides_some(start, start + count - 1);
-    if (hides) hide(start, count, -FLT_MAX);
+    if (hides) hide(start, count, kBiased ? kNothing : -FLT_MAX);
     F32x16 factor[kVectors];
     unrolled<kVectors>([&](auto v) {
       F32x16 largest = largest_[v];
       for (size_t p = 0; p < count; ++p)
         largest = max(load(weights_ + p * kWidth + v * kLanes), largest);
-      factor[v] = exponential2(sub(largest_[v], largest));
+      factor[v] = power(sub(largest_[v], largest));
       largest_[v] = largest;
     });
     for (size_t p = 0; p < count; ++p) {
       unrolled<kVectors>([&](auto v) {
         float* weight = weights_ + p * kWidth + v * kLanes;
-        store(weight, exponential2(sub(load(weight), largest_[v])));
+        store(weight, power(sub(load(weight), largest_[v])));
       });
     }
     if (hides) hide(start, count, 0.0f);
@@ -124,6 +130,17 @@ class Queries {
     });
     multiply_all<kVectors>(args_.v + start * args_.v_stride, args_.head_dim, 1, args_.v_stride,
                            weights_, count, factor, outputs_);
+  }
+
+  static F32x16 power(F32x16 score) {
+    return exponential2(kBiased ? mul(score, broadcast(kLog2OfE)) : score);
+  }
+
+  void add_biases(size_t start, size_t count) const {
+    transpose(args_.bias + first_ * args_.bias_stride + start, args_.bias_stride, count_, count,
+              1.0f, biases_, kWidth);
+    for (size_t i = 0; i < count * kWidth; i += kLanes)
+      store(weights_ + i, add(load(weights_ + i), load(biases_ + i)));
   }
 
   /// Whether a query does not see all of positions `start` to `last`.
@@ -146,7 +163,19 @@ class Queries {
     }
   }
 
+  /// Makes the sums of queries that see nothing so large that their outputs are zeros.
+  void drop_blind() {
+    unrolled<kVectors>([&](auto v) {
+      store(weights_, largest_[v]);
+      store(weights_ + kLanes, sums_[v]);
+      for (size_t lane = 0; lane < kLanes; ++lane)
+        if (weights_[lane] == kNothing) weights_[kLanes + lane] = -kNothing;
+      sums_[v] = load(weights_ + kLanes);
+    });
+  }
+
   void finish() {
+    if constexpr (kBiased) drop_blind();
     for (size_t d = 0; d < args_.head_dim; ++d) {
       unrolled<kVectors>([&](auto v) {
         float* output = outputs_ + d * kWidth + v * kLanes;
@@ -162,23 +191,29 @@ class Queries {
   float* const queries_;  // [head_dim][kWidth]
   float* const outputs_;  // the same, not yet divided
   float* const weights_;  // [kTextTile][kWidth]
+  float* const biases_;   // the same
   F32x16 largest_[kVectors], sums_[kVectors];
 };
 
-}  // namespace
-
-void text_attention(const TextAttentionArgs& args) {
+template <bool kBiased>
+void attend(const TextAttentionArgs& args) {
   for (size_t first = args.first; first < args.last;) {
     const size_t left = args.last - first, wide = kTextVectors * kLanes;
     if (left > kLanes) {
       const size_t count = left < wide ? left : wide;
-      Queries<kTextVectors>(args, first, count).run();
+      Queries<kTextVectors, kBiased>(args, first, count).run();
       first += count;
     } else {
-      Queries<1>(args, first, left).run();
+      Queries<1, kBiased>(args, first, left).run();
       first = args.last;
     }
   }
+}
+
+}  // namespace
+
+void text_attention(const TextAttentionArgs& args) {
+  args.bias == nullptr ? attend<false>(args) : attend<true>(args);
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,4 +1,5 @@
-// Samples of fixed shapes, several in a call: patches of pictures, rows that are joined and taken.
+// Samples of fixed shapes, several in a call: patches of pictures, rows that are joined, moved and
+// taken, attention within parts.
 
 #include <cmath>
 #include <cstring>
@@ -19,7 +20,8 @@ constexpr cpu::Window kWindow{{kHeight, 3, 2, 1, 1, 4}, {kWidth, 2, 3, 0, 2, 3}}
 constexpr cpu::Window kAgain{{4, 3, 1, 2, 2, 4}, {3, 1, 2, 0, 1, 2}};
 constexpr size_t kSample = size_t{kChannels} * kHeight * kWidth, kOutput = 3 * kColumns;
 
-/// Two convolutions, constant rows before what they compute, attention, and the last rows.
+/// Two convolutions, constant rows before what they compute, attention to all and to parts with
+/// biases, pieces in another order, and the last rows.
 class SamplesModel : public test::ProgramBuilder {
  public:
   SamplesModel() {
@@ -40,7 +42,14 @@ class SamplesModel : public test::ProgramBuilder {
     const uint32_t attended = add(kColumns, 10), both = add(2 * kColumns, 10);
     add_op(cpu::SegmentAttentionOp{rows, 0, second, 0, second, 0, attended, 4, 4, 0.4f, 0,
                                    UINT32_MAX, 1});
-    add_op(cpu::ConcatenateOp{rows, attended, both, true});
+    const uint32_t moved = add(kColumns, 10), bias = add(5, 40), parts = add(kColumns, 10);
+    add_op(cpu::GatherOp{attended, moved, 4, moved_pieces()});
+    add_op(cpu::ConstantOp{add_weight(biases(), 5), bias});
+    add_op(cpu::SegmentAttentionOp{moved, 0, rows, 0, rows, 0, parts, 4, 4, 0.4f, 0, UINT32_MAX,
+                                   1, 2, bias, true, true, true});
+    const uint32_t pooled = add(kColumns, 10);
+    add_op(cpu::PoolRowsOp{parts, pooled, 2, true, pooled_rows()});
+    add_op(cpu::ConcatenateOp{rows, pooled, both, true});
     const uint32_t taken = add(2 * kColumns, 3), mean = add(2 * kColumns, 1);
     add_op(cpu::NarrowOp{both, taken, 2, 3});
     add_op(cpu::PoolOp{taken, mean, cpu::Pooling::kMean});
@@ -54,6 +63,24 @@ class SamplesModel : public test::ProgramBuilder {
     const uint32_t slot = add_slot(width);
     program.slots[slot].height = height;
     return slot;
+  }
+  /// All pieces from the last to the first, but for two that are zeros.
+  static std::vector<uint32_t> moved_pieces() {
+    std::vector<uint32_t> indices;
+    for (uint32_t i = 0; i < 50; ++i) indices.push_back(i % 30 == 7 ? UINT32_MAX : 49 - i);
+    return indices;
+  }
+  static std::vector<uint32_t> pooled_rows() {
+    std::vector<uint32_t> indices;
+    for (uint32_t i = 0; i < 20; ++i) indices.push_back(i * 7 % 10);
+    return indices;
+  }
+  /// Biases that hide some keys from each query, and all from one.
+  std::vector<float> biases() {
+    std::vector<float> numbers = reals(5 * 40, 1.0f);
+    for (size_t i = 0; i < numbers.size(); i += 3) numbers[i] = -INFINITY;
+    for (size_t i = 35; i < 40; ++i) numbers[i] = -INFINITY;
+    return numbers;
   }
   static kernels::WeightFormat format(int number) {
     return number == 0 ? kernels::WeightFormat::kFloat32 : kernels::WeightFormat::kInt8;
@@ -130,6 +157,15 @@ Kind& first(cpu::Program* program) {
   std::abort();
 }
 
+/// The attention with biases.
+cpu::SegmentAttentionOp& biased(cpu::Program* program) {
+  for (cpu::Op& op : program->ops) {
+    auto* kind = std::get_if<cpu::SegmentAttentionOp>(&op.kind);
+    if (kind != nullptr && kind->biased) return *kind;
+  }
+  std::abort();
+}
+
 const test::Damage kDamages[] = {
     {[](cpu::Program* p) { p->slots[1].height = 0; }, "a slot has 0 rows of a sample"},
     {[](cpu::Program* p) { p->slots[1].height = SIZE_MAX; }, "rows of a sample"},
@@ -152,6 +188,15 @@ const test::Damage kDamages[] = {
     {[](cpu::Program* p) { first<cpu::AffineOp>(p).weight.length = 3; }, "has 3 floats from"},
     {[](cpu::Program* p) { first<cpu::SegmentAttentionOp>(p).after = 0; },
      "has keys of other positions"},
+    {[](cpu::Program* p) { biased(p).parts = 3; }, "has 10 rows in 3 parts"},
+    {[](cpu::Program* p) { biased(p).bias = 99; }, "uses slot 99 of"},
+    {[](cpu::Program* p) { biased(p).bias_heads = false; }, "computes 10 rows of"},
+    {[](cpu::Program* p) { first<cpu::GatherOp>(p).piece = 3; }, "has pieces of 3 numbers"},
+    {[](cpu::Program* p) { first<cpu::GatherOp>(p).piece = 0; }, "has pieces of 0 numbers"},
+    {[](cpu::Program* p) { first<cpu::GatherOp>(p).indices.pop_back(); }, "has 49 indices"},
+    {[](cpu::Program* p) { first<cpu::GatherOp>(p).indices[3] = 50; }, "reads piece 50 of 50"},
+    {[](cpu::Program* p) { first<cpu::PoolRowsOp>(p).indices[3] = 10; }, "reads row 10 of 10"},
+    {[](cpu::Program* p) { first<cpu::PoolRowsOp>(p).count = 0; }, "has 20 indices"},
     {[](cpu::Program* p) { p->caches.push_back({"cache", 1, 8, 64}); }, "it keeps something"},
     {[](cpu::Program* p) { p->by_sample = false; }, "is of a program by sample"},
 };

@@ -1,0 +1,175 @@
+"""Convolutions as linears of patches, and pools, with channels last."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from delegates.op_list.graph import args_of
+from delegates.op_list.operators import windows
+from delegates.op_list.rewrite.editing import arguments, is_float
+from delegates.op_list.rewrite.places import Placed, row_of
+
+if TYPE_CHECKING:
+    from delegates.op_list.rewrite.layouts import Layouts
+
+_aten = torch.ops.aten
+_thimble = torch.ops.thimble
+
+
+def convolve(layouts: "Layouts", node: Node) -> Placed | None:
+    given, constants = arguments(node), layouts.editing.constants
+    x, weight, bias = args_of(node)[0], given["weight"], given["bias"]
+    if given["groups"] != 1 or given.get("transposed") or not is_float(x):
+        return None
+    if weight not in constants or bias is not None and bias not in constants:
+        return None
+    kernel = tuple(constants[weight].shape[2:])
+    if x.meta["val"].dim() != len(kernel) + 2 or len(kernel) > 2:
+        return None
+    if isinstance(given["padding"], str):
+        given["padding"] = _named_padding(given, kernel)
+        if given["padding"] is None:
+            return None
+    sides = [tuple(x.meta["val"].shape[2:]), kernel]
+    sides += [_both(given[name], len(kernel)) for name in ("stride", "padding", "dilation")]
+    if len(kernel) == 1:  # a sound is a picture of one row
+        sides = [(one, *side) for one, side in zip((1, 1, 1, 0, 1), sides, strict=True)]
+    return _as_linear(layouts, node, sides, len(kernel))
+
+
+def _as_linear(
+    layouts: "Layouts", node: Node, sides: Sequence[tuple[int, ...]], dims: int
+) -> Placed | None:
+    """The rows of a convolution over `dims` sides of a picture.
+
+    Args:
+        sides: for each, sizes, kernel, stride, padding, dilation.
+    """
+    editing, given = layouts.editing, arguments(node)
+    source, weight, bias = args_of(node)[0], given["weight"], given["bias"]
+    placed = layouts.place(source)
+    if placed is None:
+        return None
+    numbers = editing.constants[weight]
+    planar = _is_planar(placed, prod(sides[0]))
+    rows = placed.rows if planar else channels_last(layouts, node, placed)
+    if rows is None:
+        return None
+    if not planar:
+        numbers = numbers.movedim(1, -1)
+    matrix = editing.constant(weight, "_planar" if planar else "_last", numbers.flatten(1))
+    if planar or sides[1:4] != [(1, 1), (1, 1), (0, 0)]:
+        rows = editing.call(node, _thimble.patches.default, rows, planar, *map(list, sides))
+    parts = (rows, matrix) if bias is None else (rows, matrix, bias)
+    linear = editing.call(node, _aten.linear.default, *parts)
+    places = tuple(map(windows, *sides))[2 - dims :]
+    natural = layouts.natural(linear, (layouts.samples, *places, len(numbers)))
+    return Placed(linear, natural.index.movedim(-1, 1))
+
+
+def channels_last(layouts: "Layouts", node: Node, placed: Placed) -> Node | None:
+    """Rows (batch, places, channels) of a value (batch, channels, ...)."""
+    behind = placed.moved(_aten.movedim.int, (node, 1, -1), {})
+    return layouts.rows(node, behind, placed.index.shape[1])
+
+
+def _is_planar(placed: Placed, places: int) -> bool:
+    """Whether rows are channels, of the places of a picture."""
+    height, width = placed.size
+    channels = placed.index.shape[1]
+    if (height, width) != (channels, places) or channels == places == 1:
+        return (height, width) == (channels, places) and placed.factor is None
+    index = placed.index.flatten()
+    return placed.factor is None and bool((index == torch.arange(len(index))).all())
+
+
+def pool(layouts: "Layouts", node: Node) -> Placed | None:
+    """The mean, or the largest number, of each window over a picture."""
+    given, placed = arguments(node), layouts.place(args_of(node)[0])
+    if placed is None or placed.index.dim() != 4 or not is_float(node):
+        return None
+    _, channels, height, width = placed.index.shape
+    kernel = _both(given["kernel_size"], 2)
+    stride = _both(given["stride"], 2) if given["stride"] else kernel
+    padding, dilation = _both(given["padding"], 2), _both(given.get("dilation", 1), 2)
+    largest = node.target is _aten.max_pool2d.default
+    places = _windows((height, width), (kernel, stride, padding, dilation), layouts.shape(node)[2:])
+    if places is None or given.get("divisor_override"):
+        return None
+    outside = places < 0
+    if bool(outside.any()):
+        if not largest:
+            return None
+        places = torch.where(outside, places.amax(1, keepdim=True), places)
+    rows = channels_last(layouts, node, placed)
+    if rows is None:
+        return None
+    table = layouts.editing.fresh(node, places.flatten().int())
+    pooled = layouts.editing.call(
+        node, _thimble.pool_rows.default, rows, table, prod(kernel), largest
+    )
+    shape = layouts.samples, *layouts.shape(node)[2:], channels
+    return Placed(pooled, layouts.natural(pooled, shape).index.movedim(-1, 1))
+
+
+def mean(layouts: "Layouts", node: Node) -> Placed | None:
+    """Over all places of each channel."""
+    given, placed = arguments(node), layouts.place(args_of(node)[0])
+    if placed is None or placed.factor is not None:
+        return None
+    dims, keeps = placed.index.dim(), True
+    if node.target is _aten.mean.dim:
+        over = sorted({dim % dims for dim in given["dim"] or ()})
+        keeps = given["keepdim"]
+        if given["dtype"] is not None:
+            return None
+    elif list(given["output_size"]) == [1, 1]:
+        over = [dims - 2, dims - 1]
+    else:
+        return None
+    left = [dim for dim in range(1, dims) if dim not in over]
+    if not over or 0 in over or len(left) != 1:
+        return None
+    width = placed.index.shape[left[0]]
+    ordered = placed.moved(_aten.permute.default, (node, [0, *over, *left]), {})
+    if row_of(ordered) is None:
+        return None
+    rows = layouts.rows(node, ordered, width)
+    if rows is None:
+        return None
+    means = layouts.editing.call(node, _aten.mean.dim, rows, [1], True)
+    shape = [1 if dim in over else size for dim, size in enumerate(placed.index.shape)]
+    return layouts.natural(means, shape if keeps else (layouts.samples, width))
+
+
+def _windows(size: tuple[int, int], sides: Sequence[Any], out: Sequence[int]) -> Tensor | None:
+    """Places (windows, numbers of each); -1 is outside the picture. None of what is cut off."""
+    kernel, stride, padding, dilation = sides
+    lines = []
+    for dim in range(2):
+        starts = torch.arange(out[dim]) * stride[dim] - padding[dim]
+        line = starts[:, None] + torch.arange(kernel[dim]) * dilation[dim]
+        lines.append(torch.where((line < 0) | (line >= size[dim]), -1, line))
+    down, across = lines[0][:, None, :, None], lines[1][None, :, None, :]
+    places = torch.where((down < 0) | (across < 0), -1, down * size[1] + across)
+    flat = places.reshape(out[0] * out[1], -1)
+    return None if bool((flat < 0).all(1).any()) else flat
+
+
+def _named_padding(given: dict[str, Any], kernel: Sequence[int]) -> tuple[int, ...] | None:
+    """Zeros on each side of a picture; None if one end has more than the other."""
+    if given["padding"] == "valid":
+        return (0,) * len(kernel)
+    dilation = _both(given["dilation"], len(kernel))
+    both = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
+    return None if any(zeros % 2 for zeros in both) else tuple(zeros // 2 for zeros in both)
+
+
+def _both(numbers: Any, dims: int) -> Any:
+    """A number for each side, where one may stand for all."""
+    values = [numbers] if isinstance(numbers, int) else list(numbers)
+    return tuple(values * dims if len(values) == 1 else values)

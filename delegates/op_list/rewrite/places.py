@@ -1,0 +1,133 @@
+"""Where the numbers of a value lie in rows (batch, height, width).
+
+Views, permutes, slices and what else only moves numbers are computed here on their indices:
+a value is rows, and for each of its numbers the place in them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from delegates.op_list.rewrite.editing import Editing, value_of
+
+SAMPLES = 2  # of a batch that differs from call to call, while indices are computed
+
+
+@dataclass(frozen=True)
+class Placed:
+    """
+    Attributes:
+        rows: a node (batch, height, width) of the program.
+        index: of the value's shape: places in its rows, all samples behind each other; -1: zero.
+        factor: by which each number is multiplied, of the value's shape; None: it is not.
+    """
+
+    rows: Node
+    index: Tensor
+    factor: Tensor | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of its rows."""
+        height, width = self.rows.meta["val"].shape[1:]
+        return int(height), int(width)
+
+    def moved(self, target: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """This value after an operator that only moves numbers; several values of some."""
+
+        def call(x: Tensor) -> Any:
+            given = map_arg(args, lambda _: x)
+            return target(*given, **kwargs)
+
+        index = call(self.index + 1)  # so that what is padded with zeros is -1
+        factor = None if self.factor is None else call(self.factor)
+        if isinstance(index, Tensor):
+            return Placed(self.rows, index - 1, factor)
+        factors = [None] * len(index) if factor is None else factor
+        return [Placed(self.rows, i - 1, f) for i, f in zip(index, factors, strict=True)]
+
+    def is_whole(self) -> bool:
+        """Whether it has each number of its rows once."""
+        count = self.index.numel()
+        samples = _samples_of(self)
+        if count != samples * prod(self.size):
+            return False
+        if bool((self.index < 0).any()):
+            return False
+        seen = torch.zeros(count, dtype=torch.bool)
+        seen[self.index.flatten()] = True
+        return bool(seen.all())
+
+    def order(self) -> Tensor:
+        """Of a whole value: for each number of its rows, which of the value it is."""
+        order = torch.empty(self.index.numel(), dtype=torch.long)
+        order[self.index.flatten()] = torch.arange(len(order))
+        return order
+
+
+def _samples_of(placed: Placed) -> int:
+    batch = placed.rows.meta["val"].shape[0]
+    return batch if isinstance(batch, int) else SAMPLES
+
+
+def batch_dim(placed: Placed) -> int | None:
+    """The dimension over which samples follow each other; None if they are mixed."""
+    samples, size = _samples_of(placed), prod(placed.size)
+    if samples == 1:
+        return 0
+    index = placed.index
+    owner = index.div(size, rounding_mode="floor")
+    for dim, length in enumerate(index.shape):
+        if length % samples or not length:
+            continue
+        shape = [1] * index.dim()
+        shape[dim] = length
+        want = torch.arange(length).div(length // samples, rounding_mode="floor").view(shape)
+        if bool(((owner == want) | (index < 0)).all()):
+            first, second = (
+                index.narrow(dim, 0, length // samples),
+                index.narrow(dim, length // samples, length // samples),
+            )
+            if bool(((second == first + size) | (second < 0) & (first < 0)).all()):
+                return dim
+    return None
+
+
+def row_of(placed: Placed) -> Tensor | None:
+    """Of a value whose last dimension is whole rows, the rows; None if it is something else."""
+    width = placed.size[1]
+    index = placed.index
+    if index.dim() < 2 or index.shape[-1] != width:
+        return None
+    first = index[..., :1]
+    if bool((first % width != 0).any()) or bool((index != first + torch.arange(width)).any()):
+        return None
+    return first[..., 0].div(width, rounding_mode="floor")
+
+
+def from_rows(rows: Node, places: Tensor) -> Placed:
+    """The value of rows at some places."""
+    width = int(rows.meta["val"].shape[2])
+    return Placed(rows, places[..., None] * width + torch.arange(width))
+
+
+def concrete(editing: Editing, given: Any) -> Any:
+    """Arguments with numbers instead of sizes, of as many samples as indices are computed for."""
+
+    def number(value: Any) -> Any:
+        if isinstance(value, Node):
+            return number(value.meta["val"]) if value_of(value) is None else value
+        if isinstance(value, torch.SymInt):
+            expression = value.node.expr
+            return int(expression.subs(dict.fromkeys(expression.free_symbols, SAMPLES)))
+        if isinstance(value, list | tuple):
+            return type(value)(map(number, value))
+        return value
+
+    return number(given)

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <vector>
+
+#include "delegate/ops/kind.h"
+
+namespace thimble::cpu {
+
+/// The numbers of a sample in another order, in pieces of equal length.
+struct GatherOp {
+  uint32_t input;
+  uint32_t output;
+  uint32_t piece;                 ///< numbers that stay together
+  std::vector<uint32_t> indices;  ///< of the input's pieces, for each of the output's
+
+  static constexpr uint32_t kZeros = UINT32_MAX;  ///< an index: the piece is zeros
+  static constexpr const char* kName = "Gather";
+  static constexpr bool kPerSegment = false;
+  static GatherOp read(const FlatbufferTable& table);
+  void check(Checker* checker) const;
+  void walk(RowNeeds* rows) const;
+  WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
+  Work run(const Op& op, OpRows rows, OpContext& context) const;
+};
+
+}  // namespace thimble::cpu
