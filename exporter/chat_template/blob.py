@@ -1,17 +1,15 @@
 """Writes the flatbuffer of schemas/chat_template.fbs; the slots below are its fields, in order."""
 
 import re
-import struct
 from dataclasses import dataclass
 
 import flatbuffers
-from flatbuffers.table import Table
 
 from exporter.chat_template.form import Form, Place, Rule
+from exporter.file.template import SOURCE_SLOT
 
 VERSION = 2
 _IDENTIFIER = b"THCT"
-_SOURCE = 3  # the slot of the template's text
 
 
 @dataclass(frozen=True)
@@ -39,16 +37,9 @@ def write_text(text: TemplateText, reason: str) -> bytes:
     return _finish(builder, text, {4: builder.CreateString(reason)})
 
 
-def read_source(data: bytes) -> str | None:
-    """Returns the template in a flatbuffer; None: it is of a version that did not keep it."""
-    root = Table(data, struct.unpack_from("<I", data)[0])
-    offset = root.Offset(4 + 2 * _SOURCE)
-    return root.String(root.Pos + offset).decode() if offset else None
-
-
 def _finish(builder: flatbuffers.Builder, text: TemplateText, offsets: dict[int, int]) -> bytes:
     for slot, part in (
-        (_SOURCE, text.source),
+        (SOURCE_SLOT, text.source),
         *((slot, _stored(text, name)) for slot, name in ((5, "bos_token"), (6, "eos_token"))),
     ):
         if part is not None:

@@ -61,8 +61,8 @@ def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedMo
     Raises:
         RunnerError: the file cannot be read.
     """
-    from exporter.chat_template.blob import read_source
-    from exporter.file.pte import CHAT_TEMPLATE, read_blob, read_report
+    from exporter.file.pte import read_report
+    from exporter.file.template import read_template
     from runtime.server.served import ServedModel
 
     report: dict[str, Any] = {}
@@ -70,7 +70,7 @@ def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedMo
     try:
         report = read_report(options.path)
         if report.get("model", {}).get("chat_template"):
-            template = read_source(read_blob(options.path, CHAT_TEMPLATE))
+            template = read_template(options.path)
         if not is_alone and "model_type" not in report.get("model", {}):
             raise ExportError(f"{options.path} is a program of tensors, not a model of texts")
     except ExportError as error:

@@ -84,6 +84,8 @@ def test_models_are_known_before_they_are_loaded(server: Server) -> None:
     assert props["model_alias"] == "two" and "messages" in props["chat_template"]
     assert httpx.get(server.address + "/health").json() == {"status": "ok"}
     assert server.metric("thimble_model_loads_total") == loads and not server.model_processes()
+    # The exporter's libraries take four times the memory of a server.
+    assert "libtorch" not in Path(f"/proc/{server.process.pid}/maps").read_text()
 
 
 def test_every_interface_chooses(server: Server) -> None:
