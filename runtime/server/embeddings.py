@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
@@ -75,7 +76,13 @@ class _Server:
             for index, row in enumerate(rows)
         ]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return {"object": "list", "data": data, "model": self._settings.model, "usage": usage}
+        return {
+            "id": f"embd-{secrets.token_hex(12)}",  # without which mistralai's client fails
+            "object": "list",
+            "data": data,
+            "model": self._settings.model,
+            "usage": usage,
+        }
 
 
 def _encoded(row: "NDArray[np.float32]", encoding: str | None) -> list[float] | str:
