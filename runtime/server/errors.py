@@ -57,7 +57,8 @@ class HttpError(Exception):
         retry_after: int | None = None,
     ) -> None:
         if len(message) > _LONGEST_MESSAGE:  # it repeats what a client sent
-            message = message[:_LONGEST_MESSAGE] + "..."
+            half = _LONGEST_MESSAGE // 2
+            message = f"{message[:half]}...{message[-half:]}"
         super().__init__(message)
         self.retry_after = retry_after
         self.status, self.message, self.param, self.code = status, message, param, code
