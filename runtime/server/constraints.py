@@ -24,10 +24,11 @@ class TextFormat(Fields):
 
 
 class JsonObjectFormat(Fields):
-    type: Literal["json_object"]
+    type: Literal["json_object", "json"]
     schema_: dict[str, Any] | None = Field(
         None, alias="schema", description="of the object; not OpenAI's"
     )
+    value: dict[str, Any] | None = Field(None, description="the same, by Hugging Face's name")
 
 
 class JsonSchemaFormat(Fields):
@@ -119,8 +120,9 @@ class Constrained(Fields):
 
     def _schema_of_format(self) -> dict[str, Any] | None:
         match self.response_format:
-            case JsonObjectFormat(schema_=schema):
-                return {"type": "object"} if schema is None else schema
+            case JsonObjectFormat(schema_=schema, value=value):
+                given = value if schema is None else schema
+                return {"type": "object"} if given is None else given
             case JsonSchemaFormat(json_schema=named):
                 return {} if named.schema_ is None else named.schema_
         return None

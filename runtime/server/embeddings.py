@@ -1,7 +1,8 @@
 """POST /v1/embeddings, of models that embed texts."""
 
 import base64
-from typing import Annotated, Any, Literal
+import secrets
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,14 @@ def routes(answering: Answering) -> list[Route]:
             for index, row in enumerate(found.rows)
         ]
         usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
-        answer: dict[str, Any] = {"object": "list", "data": data, "model": turn.served.name}
-        return JSONResponse({**answer, "usage": usage})
+        answer = {
+            "id": f"embd-{secrets.token_hex(12)}",  # without which mistralai's client fails
+            "object": "list",
+            "data": data,
+            "model": turn.served.name,
+            "usage": usage,
+        }
+        return JSONResponse(answer)
 
     return both_routes("/embeddings", gate.guarded(embeddings))
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse
 
 _TYPES = {401: "authentication_error", 429: "rate_limit_error", 404: "not_found_error"}
+_LONGEST_MESSAGE = 1000  # characters
 _LONGEST = 40  # characters of a value that a sentence repeats
 # What a value must be, by pydantic's kinds of faults; the names in braces are of a fault's context.
 _MUST_BE = {
@@ -55,6 +56,9 @@ class HttpError(Exception):
         code: str | None = None,
         retry_after: int | None = None,
     ) -> None:
+        if len(message) > _LONGEST_MESSAGE:  # it repeats what a client sent
+            half = _LONGEST_MESSAGE // 2
+            message = f"{message[:half]}...{message[-half:]}"
         super().__init__(message)
         self.retry_after = retry_after
         self.status, self.message, self.param, self.code = status, message, param, code

@@ -124,6 +124,11 @@ CLIENTS = (
     Client(
         "with_strands.py", ("strands-agents[openai]==1.62.0",), "chat stream schema tools overflow"
     ),
+    Client("with_mistralai.py", ("mistralai==3.7.0",), ALL),
+    Client(
+        "with_huggingface_hub.py", ("huggingface_hub==2.4.0", "pydantic==2.14.4"), NO_EMBEDDINGS
+    ),
+    Client("with_together.py", ("together==3.1.1",), ALL),
     Client("with_openai.mjs", ("openai@7.59.0",), ALL),
     Client("with_anthropic.mjs", ("@anthropic-ai/sdk@1.14.0",), NO_EMBEDDINGS),
     Client("with_ollama.mjs", ("ollama@0.6.4",), NO_EMBEDDINGS),

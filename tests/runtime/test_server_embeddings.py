@@ -44,6 +44,7 @@ def test_rows_by_openais_client(encoding: str | None, model: Path, server: Serve
     assert np.array_equal(np.stack(rows), wanted.rows)
     assert [item.index for item in answer.data] == list(range(len(texts)))
     assert answer.usage.prompt_tokens == answer.usage.total_tokens == wanted.tokens
+    assert str((answer.model_extra or {})["id"]).startswith("embd-")
     one = server.client().embeddings.create(
         model="model",
         input="a cat",

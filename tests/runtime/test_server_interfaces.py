@@ -330,6 +330,7 @@ DIGITS = "root ::= digit{3}\ndigit ::= [0-9]\n"
         ({"structured_outputs": {"grammar": DIGITS}}, "[0-9]{3}"),
         ({"structured_outputs": {"json": {"enum": ["x"]}}}, '"x"'),
         ({"response_format": {"type": "json_object", "schema": {"enum": ["x"]}}}, '"x"'),
+        ({"response_format": {"type": "json_object", "value": {"enum": ["x"]}}}, '"x"'),
     ],
 )
 def test_what_an_answer_must_be(

@@ -111,6 +111,11 @@ def test_the_readme_names_the_fields_without_effect() -> None:
         ({"messages": []}, 400, "messages must be a list of length 1 or more"),
         ({"messages": [{"role": "tool", "content": "x"}]}, 400, "needs tool_call_id"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages"),
+        (
+            {"model": "x" * 5000},
+            404,
+            r"^there is no model 'x{481}\.\.\.x+': this server has 'stories'$",
+        ),
         ({"model": "gpt-4"}, 404, "there is no model 'gpt-4': this server has 'stories'"),
         ({"chat_template_kwargs": {"add_generation_prompt": True}}, 400, "add_generation_prompt"),
         ({"stop": ["a"] * 65}, 400, "stop must be a list of length 64 or less"),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "constraint/code_points.h"
+#include "constraint/gbnf_characters.h"
 #include "constraint/json.h"
 #include "constraint/regex.h"
 #include "constraint/schema.h"
@@ -354,53 +355,8 @@ class Parser {
   }
 
   bool parse_character(uint32_t* point) {
-    if (peek() != '\\') {
-      *point = next_code_point(text_, &at_);
-      return true;
-    }
-    ++at_;
-    const char c = peek();
-    ++at_;
-    switch (c) {
-      case 'x':
-        return parse_hex(2, point);
-      case 'u':
-        return parse_hex(4, point);
-      case 'U':
-        return parse_hex(8, point);
-      case 't':
-        *point = '\t';
-        return true;
-      case 'r':
-        *point = '\r';
-        return true;
-      case 'n':
-        *point = '\n';
-        return true;
-      case '\\':
-      case '"':
-      case '[':
-      case ']':
-      case '-':
-      case '^':
-        *point = static_cast<uint32_t>(c);
-        return true;
-      default:
-        at_ -= 2;
-        return fail("a backslash is followed by no escape");
-    }
-  }
-
-  bool parse_hex(int count, uint32_t* point) {
-    *point = 0;
-    for (int i = 0; i < count; ++i, ++at_) {
-      const char c = peek(), lower = static_cast<char>(c | 0x20);
-      const bool digit = c >= '0' && c <= '9';
-      if (!digit && (lower < 'a' || lower > 'f')) return fail("a hexadecimal digit is missing");
-      *point = *point << 4 | static_cast<uint32_t>(digit ? c - '0' : lower - 'a' + 10);
-    }
-    if (*point < 0x110000 && (*point < 0xD800 || *point >= 0xE000)) return true;
-    return fail("an escape is no character");
+    const std::string fault = next_gbnf_character(text_, &at_, point);
+    return fault.empty() || fail(fault);
   }
 
   std::string_view text_;

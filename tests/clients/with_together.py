@@ -1,0 +1,65 @@
+"""together: chat completions and embeddings."""
+
+import json
+
+import cases
+from together import Together
+
+client, endless, encoder = (
+    Together(base_url=address, api_key=cases.KEY)
+    for address in (cases.CHAT, cases.ENDLESS, cases.EMBEDDINGS)
+)
+
+
+def ask(messages=cases.MESSAGES, **options):
+    answer = client.chat.completions.create(model=cases.MODEL, messages=messages, **options)
+    return answer.choices[0].message
+
+
+def stream():
+    chunks = client.chat.completions.create(model=cases.MODEL, messages=cases.MESSAGES, stream=True)
+    for chunk in chunks:
+        yield chunk.choices[0].delta.content
+
+
+def schema():
+    named = {"name": "person", "schema": cases.Person.model_json_schema()}
+    return ask(response_format={"type": "json_schema", "json_schema": named}).content
+
+
+def tools():
+    asked = ask(tools=[cases.TOOL], tool_choice="required")
+    results = [
+        {
+            "role": "tool",
+            "tool_call_id": call.id,
+            "content": cases.look(**json.loads(call.function.arguments)),
+        }
+        for call in asked.tool_calls
+    ]
+    told = [*cases.MESSAGES, asked.model_dump(), *results]
+    return ask(told, tools=[cases.TOOL]).content
+
+
+def embeddings():
+    answer = encoder.embeddings.create(model=cases.ENCODER, input=cases.TEXTS)
+    return [one.embedding for one in answer.data]
+
+
+def cancel():
+    chunks = endless.chat.completions.create(
+        model=cases.MODEL, messages=cases.MESSAGES, stream=True
+    )
+    with chunks:
+        next(iter(chunks))
+
+
+cases.report(
+    chat=lambda: ask().content,
+    stream=stream,
+    schema=schema,
+    tools=tools,
+    embeddings=embeddings,
+    cancel=cancel,
+    overflow=lambda: ask(cases.TOO_LONG),
+)
