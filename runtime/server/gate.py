@@ -4,7 +4,8 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable
+import textwrap
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -197,7 +198,7 @@ class Gate:
             raise HttpError(400, f"the body is not JSON: {error}") from None
         names = self._unknown.take(body)
         if names:
-            request.state.ignored = ", ".join(names)[:_LONGEST_HEADER]
+            request.state.ignored = _header_of(names)
         if isinstance(body, NamesModel):
             self.check_model(body.model)
         return body
@@ -229,3 +230,15 @@ class Gate:
 
     def _model_object(self) -> dict[str, Any]:
         return {"id": self._settings.model, "object": "model", "created": 0, "owned_by": "thimble"}
+
+
+def _header_of(names: Sequence[str]) -> str:
+    """Whole names, as many as a header may have: cut behind a comma, it would end with a space,
+    which is no header."""
+    return textwrap.shorten(
+        ", ".join(names),
+        _LONGEST_HEADER,
+        placeholder=" ...",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
