@@ -5,7 +5,8 @@ import hmac
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable
+import textwrap
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import ValidationError
@@ -208,7 +209,7 @@ class Gate:
             raise HttpError(400, f"the body is not JSON: {error}") from None
         names = self._unknown.take(body)
         if names:
-            request.state.ignored = ", ".join(names)[:_LONGEST_HEADER]
+            request.state.ignored = _header_of(names)
         if isinstance(body, NamesModel):
             request.state.model = self._shelf.find(body.model).served
         return body
@@ -237,3 +238,15 @@ def _model_object(served: ServedModel) -> dict[str, Any]:
         "owned_by": "thimble",
         "capabilities": served.capabilities,  # not OpenAI's
     }
+
+
+def _header_of(names: Sequence[str]) -> str:
+    """Whole names, as many as a header may have: cut behind a comma, it would end with a space,
+    which is no header."""
+    return textwrap.shorten(
+        ", ".join(names),
+        _LONGEST_HEADER,
+        placeholder=" ...",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -380,6 +380,11 @@ def test_fields_that_are_not_known(server: Server) -> None:
     )
     assert answer.status_code == 200
     assert answer.headers["X-Ignored-Fields"] == "foo, a??b:?c??d, ?, messages.weight"
+    for length in range(4, 9):  # wherever the header's end cuts them
+        many = {f"{n:0{length}}": 1 for n in range(300)}
+        answer = httpx.post(server.address + "/v1/chat/completions", json={**body, **many})
+        *names, last = answer.headers["X-Ignored-Fields"].split(", ")
+        assert (names, last) == (list(many)[: len(names)], "...") and len(names) > 90
     refused = httpx.post(server.address + "/v1/chat/completions", json={**body, "min_tokens": 4})
     assert refused.status_code == 400
     assert refused.json()["error"]["message"] == "min_tokens is not supported"
