@@ -98,6 +98,16 @@ def test_absent_fields_take_the_architectures_defaults() -> None:
     assert [layer.mixer.rotary for layer in smollm3.layers] == [table, table, table, None]
 
 
+def test_the_size_of_heads_where_others_ignore_it() -> None:
+    sizes = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8}
+    fields = {**LLAMA, **sizes, "model_type": "cohere2", "head_dim": 16, "eos_token_id": 2}
+    assert decoder_spec(fields).attentions[0].head_dim == 16
+    fields["model_type"] = "gpt_neox"
+    with pytest.raises(ExportError, match="^head_dim 16 is not supported; supported is 8.$"):
+        decoder_spec(fields)
+    assert decoder_spec({**fields, "head_dim": 8}).attentions[0].head_dim == 8
+
+
 def test_null_is_not_absent() -> None:
     config = parsed(model_type="mistral", num_key_value_heads=None, sliding_window=None)
     assert (mixer(config).num_key_value_heads, mixer(config).head_dim) == (8, 8)

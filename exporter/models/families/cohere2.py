@@ -18,7 +18,7 @@ _DEFAULTS = {
 
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
-    fields = {**_DEFAULTS, **config, "head_dim": None}
+    fields = {**_DEFAULTS, **config}
     layer = cohere.parallel(fields)
     every = count(fields, "sliding_window_pattern")
     kinds = layer_kinds(fields, lambda index: (index + 1) % every != 0)

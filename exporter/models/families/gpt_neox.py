@@ -8,7 +8,7 @@ from typing import Any
 from exporter.models.config import decoder, mlp, unrotated_attention
 from exporter.models.families.phi import rotated
 from exporter.models.family import Family
-from exporter.models.fields import count, flag
+from exporter.models.fields import count, flag, refuse
 from exporter.models.rotary_config import rotary
 from exporter.models.spec import DecoderSpec, LayerSpec
 from exporter.models.tensor_layout import Stored
@@ -47,6 +47,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     }
     bias = flag(fields, "attention_bias")
     mixer = unrotated_attention(fields, bias=bias, out_bias=bias)
+    refuse(config, "head_dim", mixer.head_dim)  # by which transformers would rotate alone
     mixer = replace(mixer, rotary=rotary(fields, mixer.head_dim))
     parallel = flag(fields, "use_parallel_residual")
     layer = LayerSpec(mixer, mlp(fields, bias=True, gated=False), parallel=parallel)
