@@ -45,8 +45,8 @@ class SamplesModel : public test::ProgramBuilder {
     const uint32_t moved = add(kColumns, 10), bias = add(5, 40), parts = add(kColumns, 10);
     add_op(cpu::GatherOp{attended, moved, 4, moved_pieces()});
     add_op(cpu::ConstantOp{add_weight(biases(), 5), bias});
-    add_op(cpu::SegmentAttentionOp{moved, 0, rows, 0, rows, 0, parts, 4, 4, 0.4f, 0, UINT32_MAX,
-                                   1, 2, bias, true, true, true});
+    add_op(cpu::SegmentAttentionOp{moved, 0, rows, 0, rows, 0, parts, 4, 4, 0.4f, 0, UINT32_MAX, 1,
+                                   2, bias, true, true, true});
     const uint32_t pooled = add(kColumns, 10);
     add_op(cpu::PoolRowsOp{parts, pooled, 2, true, pooled_rows()});
     add_op(cpu::ConcatenateOp{rows, pooled, both, true});
