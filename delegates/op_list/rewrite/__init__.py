@@ -10,8 +10,8 @@ from torch.fx import Node
 
 from delegates.op_list.rewrite.attending import find_attention
 from delegates.op_list.rewrite.editing import Editing
-from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.norms import rewrite_norms
+from delegates.op_list.rewrite.rewriting import Rewriting
 from delegates.passes.constants import fold_constants
 
 _aten = torch.ops.aten
@@ -44,7 +44,7 @@ def rewrite(program: ExportedProgram, sample: Node) -> None:
     rewrite_norms(editing)
     find_attention(editing, sample)
     fold_constants(program)
-    Layouts(Editing(program), sample).rewrite()
+    Rewriting(Editing(program), sample).rewrite()
     fold_constants(program)
 
 

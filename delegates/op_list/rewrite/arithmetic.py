@@ -1,6 +1,6 @@
 """Sums and products of rows with constants."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,15 +8,13 @@ from torch.fx import Node
 
 from delegates.op_list.graph import args_of
 from delegates.op_list.rewrite.editing import arguments, value_of
+from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import Placed
-
-if TYPE_CHECKING:
-    from delegates.op_list.rewrite.layouts import Layouts
 
 _aten = torch.ops.aten
 
 
-def multiplied(layouts: "Layouts", beside: Node, placed: Placed, table: Tensor) -> Placed | None:
+def multiplied(layouts: Layouts, beside: Node, placed: Placed, table: Tensor) -> Placed | None:
     """Whole rows times a constant that broadcasts to their value."""
     numbers = layouts.settling.table(placed, table)
     if numbers is None:
@@ -25,7 +23,7 @@ def multiplied(layouts: "Layouts", beside: Node, placed: Placed, table: Tensor) 
     return Placed(rows, placed.index)
 
 
-def added(layouts: "Layouts", beside: Node, placed: Placed, table: Tensor) -> Placed | None:
+def added(layouts: Layouts, beside: Node, placed: Placed, table: Tensor) -> Placed | None:
     """Whole rows plus a constant that broadcasts to their value."""
     numbers = layouts.settling.table(placed, table)
     if numbers is None:
@@ -35,7 +33,7 @@ def added(layouts: "Layouts", beside: Node, placed: Placed, table: Tensor) -> Pl
     return Placed(layouts.editing.call(beside, _aten.add.Tensor, placed.rows, known), placed.index)
 
 
-def batch_norm(layouts: "Layouts", node: Node) -> Any:
+def batch_norm(layouts: Layouts, node: Node) -> Any:
     """A norm whose statistics are constants."""
     given, constants = arguments(node), layouts.editing.constants
     placed = layouts.whole(args_of(node)[0])

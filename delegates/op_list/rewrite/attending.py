@@ -1,6 +1,6 @@
 """Attention of any heads, masks and windows, within each sample or part of it."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,10 +8,8 @@ from torch.fx import Node
 
 from delegates.op_list.graph import args_of
 from delegates.op_list.rewrite.editing import Editing, arguments, value_of
+from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import Placed, concrete
-
-if TYPE_CHECKING:
-    from delegates.op_list.rewrite.layouts import Layouts
 
 _aten = torch.ops.aten
 _CALL = _aten.scaled_dot_product_attention.default
@@ -34,7 +32,7 @@ class Mask(NamedTuple):
     parts: bool = False
 
 
-def attend(layouts: "Layouts", node: Node) -> Placed | None:
+def attend(layouts: Layouts, node: Node) -> Placed | None:
     given = arguments(node)
     placed = [layouts.repeated(node, x) or layouts.place(x) for x in args_of(node)[:3]]
     query, key, value = placed
@@ -62,7 +60,7 @@ def attend(layouts: "Layouts", node: Node) -> Placed | None:
     return Placed(out, natural.index.transpose(1, 2))
 
 
-def _heads(layouts: "Layouts", node: Node, placed: Placed) -> Node | None:
+def _heads(layouts: Layouts, node: Node, placed: Placed) -> Node | None:
     """Heads (batch, rows of all parts, heads, head_dim)."""
     parts, heads, rows, dim = placed.index.shape
     behind = placed.moved(_aten.transpose.int, (node, 1, 2), {})
@@ -73,7 +71,7 @@ def _heads(layouts: "Layouts", node: Node, placed: Placed) -> Node | None:
     return layouts.editing.call(node, _aten.view.default, settled, [-1, height, heads, dim])
 
 
-def _mask(layouts: "Layouts", node: Node, sizes: tuple[int, int, int, int]) -> Mask | None:
+def _mask(layouts: Layouts, node: Node, sizes: tuple[int, int, int, int]) -> Mask | None:
     given = arguments(node)
     mask, causal = given["attn_mask"], bool(given["is_causal"])
     parts, heads, rows, keys = sizes
@@ -106,7 +104,7 @@ def _mask(layouts: "Layouts", node: Node, sizes: tuple[int, int, int, int]) -> M
     return Mask(repeated, False, bias.shape[1] > 1, bias.shape[0] > 1)
 
 
-def _without_expand(layouts: "Layouts", mask: Any) -> Any:
+def _without_expand(layouts: Layouts, mask: Any) -> Any:
     while isinstance(mask, Node) and mask.target is _aten.expand.default:
         mask = args_of(mask)[0]
     return mask
@@ -125,7 +123,7 @@ def _is_causal(bias: Tensor) -> bool:
 
 
 def _computed(
-    layouts: "Layouts", node: Node, mask: Node, sizes: tuple[int, int, int, int]
+    layouts: Layouts, node: Node, mask: Node, sizes: tuple[int, int, int, int]
 ) -> Mask | None:
     """A mask that depends on the inputs, of each sample: (batch, 1 or heads, rows or 1, keys)."""
     value, (parts, heads, rows, keys) = value_of(mask), sizes

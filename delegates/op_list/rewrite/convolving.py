@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,16 +11,14 @@ from torch.fx import Node
 from delegates.op_list.graph import args_of
 from delegates.op_list.operators import windows
 from delegates.op_list.rewrite.editing import arguments, is_float
+from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import Placed, row_of
-
-if TYPE_CHECKING:
-    from delegates.op_list.rewrite.layouts import Layouts
 
 _aten = torch.ops.aten
 _thimble = torch.ops.thimble
 
 
-def convolve(layouts: "Layouts", node: Node) -> Placed | None:
+def convolve(layouts: Layouts, node: Node) -> Placed | None:
     given, constants = arguments(node), layouts.editing.constants
     x, weight, bias = args_of(node)[0], given["weight"], given["bias"]
     if given["groups"] != 1 or given.get("transposed") or not is_float(x):
@@ -42,7 +40,7 @@ def convolve(layouts: "Layouts", node: Node) -> Placed | None:
 
 
 def _as_linear(
-    layouts: "Layouts", node: Node, sides: Sequence[tuple[int, ...]], dims: int
+    layouts: Layouts, node: Node, sides: Sequence[tuple[int, ...]], dims: int
 ) -> Placed | None:
     """The rows of a convolution over `dims` sides of a picture.
 
@@ -71,7 +69,7 @@ def _as_linear(
     return Placed(linear, natural.index.movedim(-1, 1))
 
 
-def channels_last(layouts: "Layouts", node: Node, placed: Placed) -> Node | None:
+def channels_last(layouts: Layouts, node: Node, placed: Placed) -> Node | None:
     """Rows (batch, places, channels) of a value (batch, channels, ...)."""
     behind = placed.moved(_aten.movedim.int, (node, 1, -1), {})
     return layouts.rows(node, behind, placed.index.shape[1])
@@ -87,7 +85,7 @@ def _is_planar(placed: Placed, places: int) -> bool:
     return placed.factor is None and bool((index == torch.arange(len(index))).all())
 
 
-def pool(layouts: "Layouts", node: Node) -> Placed | None:
+def pool(layouts: Layouts, node: Node) -> Placed | None:
     """The mean, or the largest number, of each window over a picture."""
     given, placed = arguments(node), layouts.place(args_of(node)[0])
     if placed is None or placed.index.dim() != 4 or not is_float(node):
@@ -116,7 +114,7 @@ def pool(layouts: "Layouts", node: Node) -> Placed | None:
     return Placed(pooled, layouts.natural(pooled, shape).index.movedim(-1, 1))
 
 
-def mean(layouts: "Layouts", node: Node) -> Placed | None:
+def mean(layouts: Layouts, node: Node) -> Placed | None:
     """Over all places of each channel."""
     given, placed = arguments(node), layouts.place(args_of(node)[0])
     if placed is None or placed.factor is not None:
