@@ -11,6 +11,7 @@ from torch import Tensor
 from delegates import check_delegate, get_delegate, load_program
 from delegates.methods import FORWARD, check_takes_methods
 from delegates.spill import spilling_to
+from exporter.capture.lean_imports import import_compilers
 from exporter.capture.part_signatures import part_signatures
 from exporter.file.agreement import (
     Agreement,
@@ -75,6 +76,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         plan = plan_export(options, listener)
         model, quantization = load_quantized(plan, listener)
         listener.stage("capture")
+        import_compilers()
         programs, reference = _captured(plan, model)
         del model  # the programs now hold the weights, and lowering releases them
         report = describe(plan, quantization)

@@ -1,5 +1,6 @@
 """How a command checks its options and does its work: one sentence for an error, and its code."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,12 +8,14 @@ from contextlib import contextmanager
 import click
 
 from delegates import DelegateError
+from exporter.capture.lean_imports import without_collection
 from exporter.command_line.interruption import nothing_to_clean_up
 from exporter.command_line.quiet import silence_native_noise
 from exporter.commands.display import Display
 from exporter.errors import ExportError
 from quant.errors import QuantError
 
+_OBJECTS = 20_000  # new ones before Python looks for cycles: a program has many nodes
 _ERRORS = (QuantError, DelegateError, ExportError)
 
 
@@ -22,8 +25,9 @@ def importing() -> Iterator[None]:
     it at once."""
     if "torch" not in sys.modules:
         click.echo("Starting PyTorch", err=True)
-    with nothing_to_clean_up():
+    with nothing_to_clean_up(), without_collection():
         yield
+    gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
 
 
 @contextmanager

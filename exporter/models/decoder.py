@@ -134,12 +134,20 @@ def _mixer(decoder: DecoderSpec, index: int) -> tuple[str, MixerModule]:
     return "self_attn", Attention(mixer, size, eps, query_rope, key_rope, kept_as)
 
 
+def _embedding(vocab_size: int, hidden_size: int) -> nn.Embedding:
+    """Draws no weights on the meta device, which would import PyTorch's compilers: seconds."""
+    weight = torch.empty(vocab_size, hidden_size)
+    if weight.is_meta:
+        return nn.Embedding.from_pretrained(weight, freeze=False)
+    return nn.Embedding(vocab_size, hidden_size)
+
+
 class Decoder(nn.Module):
     """Embedding, layers and final norm: what Hugging Face checkpoints store under `model.`."""
 
     def __init__(self, spec: DecoderSpec) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(spec.vocab_size, spec.hidden_size)
+        self.embed_tokens = _embedding(spec.vocab_size, spec.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(spec, index) for index in range(len(spec.layers)))
         self.norm = stream_norm(spec)
         if spec.layer_input is not None:
