@@ -3,6 +3,7 @@
 from delegates.features import Feature
 from delegates.limits import Limits, never, nothing_missing
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
+from delegates.op_list.ring import kept_positions
 from delegates.storage import bytes_without_int8
 
 LIMITS = Limits(
@@ -12,8 +13,9 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=never,
-    supports=frozenset({Feature.FLOAT16_GROUPS}),
+    supports=frozenset({Feature.WINDOWS, Feature.FLOAT16_GROUPS}),
     sizes=SIZES,
+    kept_positions=kept_positions,
     cached_bytes=bytes_without_int8,
     int8_groups=True,
     rotates=True,

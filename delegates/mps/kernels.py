@@ -38,7 +38,6 @@ _RUNS: tuple[tuple[type[Op], tuple[tuple[_Lacking, str], ...]], ...] = (
     (
         Attention,
         (
-            (lambda op: op.window > 0, "has a window"),
             (lambda op: op.soft_cap > 0, "has a soft cap of its scores"),
             (lambda op: op.sinks is not None, "has sinks"),
         ),

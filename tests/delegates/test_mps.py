@@ -21,9 +21,10 @@ from executorch.exir._serialize._program import (
 )
 from support.cpu_models import ARCHITECTURES, CONTEXT, MODELS, LowerArchitecture, prepare
 from support.exported import Quiet
+from support.family_models import case_of, our_model, reference_model, tokens_of
 from support.odd_models import OddDecoder, OddLayer, captured_odd
 from support.small_models import random_model
-from support.tiers import checked_rows
+from support.tiers import checked, checked_rows
 from torch import Tensor
 
 from delegates import DelegateError, Step, cpu, mps
@@ -141,6 +142,26 @@ def test_every_architecture(
     expected = logits_of(step, tokens, lengths)
     assert expected.isfinite().all()
     assert torch.equal(logits_of(open_program(path), tokens, lengths), expected)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mistral", *checked(["olmo3", "exaone4", "cwm"])],  # those with windows
+)
+@torch.no_grad()
+def test_windows_of_a_family(name: str, shim: Path, tmp_path: Path) -> None:
+    reference = reference_model(case_of(name))
+    tokens, lengths = tokens_of(reference)[0], [29, 1, 2, 5, 1, 1, 1]
+    want = reference(tokens[None]).logits[0, torch.tensor(lengths).cumsum(0) - 1]
+    ours = our_model(reference)
+    model = CausalLM(ours.config.for_context(CONTEXT)).requires_grad_(False).eval()
+    model.load_state_dict(ours.state_dict())
+    lowered = mps.lower(capture(model, CONTEXT, CONTEXT), {}, {}, with_etrecord=False)
+    path = tmp_path / "mps.pte"
+    with open(path, "wb") as file:
+        lowered.program.write_to_file(file)
+    found = logits_of(open_program(path), tokens, lengths)
+    torch.testing.assert_close(found, want, rtol=0, atol=1e-4)
 
 
 def test_the_program_is_the_cpu_delegates(
@@ -291,7 +312,6 @@ def test_a_program_that_is_not_taken_completely() -> None:
 @pytest.mark.parametrize(
     ("decoder", "sentence"),
     [
-        (OddDecoder((OddLayer(window=3),)), "attention of layers.0.self_attn, which has a window"),
         (
             OddDecoder((OddLayer(soft_cap=2.0),)),
             "attention of layers.0.self_attn, which has a soft cap of its scores",

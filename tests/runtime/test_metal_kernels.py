@@ -20,6 +20,8 @@ CASES = {
     "metal_executor_test": [
         "same_bits_as_the_cpu_delegate",
         "chunks_and_splits",
+        "windows",
+        "starts_in_a_ring",
         "the_same_cache",
         "sessions",
         "refused_operators",
@@ -52,7 +54,15 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 ALL_CASES = [(program, case) for program, cases in CASES.items() for case in cases]
 # The shim runs a device's threads one after another.
-SLOW = {"chunks_and_splits", "extremes", "swiglu_pairs", "odd_shapes", "most_columns", "groups"}
+SLOW = {
+    "chunks_and_splits",
+    "windows",
+    "extremes",
+    "swiglu_pairs",
+    "odd_shapes",
+    "most_columns",
+    "groups",
+}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ DATA = FamilyData(
     row=Row(
         "windows in 3 of 4 layers, llama3's rotation",
         "1e-5",
-        whole="`cpu` `mlx`; others not tried",
-        refused="`mps`: windows",
+        whole="`cpu` `mlx` `mps`; others not tried",
     ),
     cases={"pattern": dict(head_dim=16, sliding_window=9, num_hidden_layers=5, **LLAMA3)},
     drawn={

@@ -10,9 +10,8 @@ DATA = FamilyData(
     row=Row(
         "norms after blocks, full layers without rotation",
         "8e-6",
-        "`cpu` `coreml` `mlx`",
+        "`cpu` `coreml` `mlx` `mps`",
         "`xnnpack`",
-        "`mps`: windows",
     ),
     cases={
         "hybrid": dict(sliding_window=9, sliding_window_pattern=2),

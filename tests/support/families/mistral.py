@@ -7,9 +7,8 @@ DATA = FamilyData(
     row=Row(
         "a window, in all layers or those listed",
         "8e-6",
-        "`cpu` `coreml` `mlx`",
+        "`cpu` `coreml` `mlx` `mps`",
         "`xnnpack`",
-        "`mps`: windows",
     ),
     cases={"window": dict(sliding_window=11), "no-window": dict(sliding_window=None, head_dim=12)},
     drawn={"sliding_window": [None, *WINDOWS]},

@@ -17,9 +17,8 @@ DATA = FamilyData(
     row=Row(
         "windows in 3 of 4 layers, two rotary tables",
         "5e-6",
-        "`cpu` `coreml` `mlx`",
+        "`cpu` `coreml` `mlx` `mps`",
         "`xnnpack`",
-        "`mps`: windows",
     ),
     cases={
         "pattern": dict(sliding_window=7, num_hidden_layers=4),

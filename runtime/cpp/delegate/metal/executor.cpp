@@ -40,10 +40,9 @@ Result<std::unique_ptr<MetalExecutor>> MetalExecutor::create(
 MetalExecutor::~MetalExecutor() { session_->remove_program(number_); }
 
 std::string MetalExecutor::describe() const {
-  const cpu::CacheGeometry& cache = plan_.caches().front();
-  return device_->name() + ", " + cpu::cache_type_name(cache.type) + " cache of " +
-         std::to_string(cache.capacity) + " positions, " + std::to_string(copied_bytes_ >> 20) +
-         " MB of weights copied";
+  return device_->name() + ", " + cpu::cache_type_name(plan_.caches().front().type) + " cache of " +
+         std::to_string(plan_.most_tokens()) + " positions, " +
+         std::to_string(copied_bytes_ >> 20) + " MB of weights copied";
 }
 
 Status MetalExecutor::bind_own(uint32_t buffer, size_t bytes, uint8_t** data) {
@@ -95,7 +94,9 @@ Status MetalExecutor::check(const cpu::Call& call) const {
   const Status status = cpu::check_one_segment(call);
   if (!status.ok()) return status;
   const cpu::Segment& segment = call.segments.front();
-  return cpu::check_call_rows(*program_, session_->length(segment.cache), segment);
+  const auto start = static_cast<size_t>(segment.start_pos);
+  Status rows = cpu::check_call_rows(*program_, session_->length(segment.cache), segment);
+  return rows.ok() ? session_->check_start(number_, segment.cache, start) : rows;
 }
 
 Status MetalExecutor::run(const cpu::Call& call) {
@@ -112,7 +113,8 @@ Status MetalExecutor::run(const cpu::Call& call) {
     const size_t width = program_->slots[program_->outputs[i].slot].width;
     std::memcpy(call.outputs[i], arena_ + plan_.output_at(i), width * sizeof(float));
   }
-  session_->set_length(segment.cache, static_cast<size_t>(segment.start_pos) + segment.rows);
+  const auto start = static_cast<size_t>(segment.start_pos);
+  session_->set_written(number_, segment.cache, start, segment.rows);
   return {};
 }
 

@@ -92,6 +92,7 @@ struct HeadsParams {
   float eps;
   uint32_t cache_head_stride;  ///< from one head to the next, in elements
   uint32_t cache_values_at;    ///< in a head, in elements
+  uint32_t ring;  ///< rows of the cache: position p is in row p % ring; 0: a row for each
 };
 
 struct AttentionParams {
@@ -105,6 +106,8 @@ struct AttentionParams {
   float scale;      ///< times log2(e)
   uint32_t cache_head_stride;
   uint32_t cache_values_at;
+  uint32_t window;  ///< positions that a query sees, its own included; 0: all
+  uint32_t ring;    ///< as in HeadsParams, whole tiles
 };
 
 struct PairParams {

@@ -34,7 +34,6 @@ std::string missing(const cpu::LinearOp& op) {
              : "";
 }
 std::string missing(const cpu::AttentionOp& op) {
-  if (op.window > 0) return "has a window of " + std::to_string(op.window) + " positions";
   if (op.soft_cap > 0) return "has a soft cap of its scores";
   return op.sinks.present() ? "has sinks" : "";
 }
@@ -55,8 +54,9 @@ std::string missing(const Kind&) {
 Result<Plan> Plan::create(const cpu::Program& program, kernels::CacheType cache_type) {
   Plan plan(program);
   for (const cpu::CacheShape& cache : program.caches) {
+    const size_t capacity = cache.rows > 0 ? cache.rows : cache.max_context_len;
     plan.caches_.push_back(
-        {cache.num_key_value_heads, cache.head_dim, cache.max_context_len, cache_type});
+        {cache.num_key_value_heads, cache.head_dim, capacity, cache_type, cache.window});
   }
   Status status = plan.check();
   if (!status.ok()) return status;
@@ -113,8 +113,11 @@ Status Plan::check() const {
 }
 
 void Plan::place() {
-  size_t context = SIZE_MAX, stored = 0, normed = 0, partials = 0;
-  for (const cpu::CacheGeometry& cache : caches_) context = std::min(context, cache.capacity);
+  size_t context = SIZE_MAX, chunk = kChunkRows, stored = 0, normed = 0, partials = 0;
+  for (const cpu::CacheShape& cache : program_->caches) {
+    context = std::min(context, cache.max_context_len);
+    chunk = std::min(chunk, cache.most_rows());
+  }
   for (const cpu::Op& op : program_->ops) {
     if (const auto* linear = std::get_if<cpu::LinearOp>(&op.kind)) {
       const cpu::Weight& weight = program_->weights[linear->weight];
@@ -123,12 +126,12 @@ void Plan::place() {
       if (!weight.quantized() || linear->rotated != 0) normed = std::max(normed, columns);
     } else if (const auto* attention = std::get_if<cpu::AttentionOp>(&op.kind)) {
       const size_t splits =
-          kernels::attention_splits(caches_[attention->cache].capacity, /*tokens=*/0);
+          kernels::attention_splits(program_->caches[attention->cache].max_context_len, 0);
       partials = std::max(partials, attention->num_attention_heads * splits);
     }
   }
   most_tokens_ = context;
-  chunk_rows_ = std::min(kChunkRows, context);
+  chunk_rows_ = std::min(chunk, context);
   const auto add = [this](size_t bytes) {
     const size_t at = arena_bytes_;
     arena_bytes_ += round_up(bytes, kLineBytes);

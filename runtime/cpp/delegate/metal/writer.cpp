@@ -183,6 +183,7 @@ void Writer::prepare(const cpu::AttentionOp& op, cpu::OpRows rows) {
   params.eps = op.norm_eps;
   params.cache_head_stride = narrow(cache.head_bytes() / element);
   params.cache_values_at = narrow(cache.values_at() / element);
+  params.ring = cache.is_ring() ? narrow(cache.capacity) : 0;
   add(of_type(Kernel::kPrepareHeadsFloat16, cache.type), op_.prepare_debug_id,
       {row(op.query, 0, op.query_offset),
        row(op.key, 0, op.key_offset),
@@ -197,7 +198,8 @@ void Writer::write(const cpu::AttentionOp& op, cpu::OpRows rows) {
   if (rows.count == 0) return;
   const cpu::CacheGeometry& cache = plan_.caches_[op.cache];
   const size_t element = element_bytes(cache.type), start_pos = start_pos_ + rows.first;
-  const size_t splits = kernels::attention_splits(start_pos, rows.count);
+  const size_t splits = kernels::attention_splits(start_pos, rows.count) -
+                        kernels::attention_first_split(start_pos, op.window);
   AttentionParams params{};
   params.query_heads = op.num_attention_heads;
   params.key_heads = narrow(cache.heads);
@@ -209,6 +211,8 @@ void Writer::write(const cpu::AttentionOp& op, cpu::OpRows rows) {
   params.scale = op.scale * 0x1.715476p+0f;  // times log2(e)
   params.cache_head_stride = narrow(cache.head_bytes() / element);
   params.cache_values_at = narrow(cache.values_at() / element);
+  params.window = op.window;
+  params.ring = cache.is_ring() ? narrow(cache.capacity) : 0;
   const BufferRef queries = row(op.query, rows.first, op.query_offset);
   const BufferRef keys{plan_.cache(op.cache), 0}, output = row(op.output, rows.first);
   if (rows.count > 1 || splits == 1) {

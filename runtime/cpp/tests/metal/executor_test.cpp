@@ -84,6 +84,15 @@ std::vector<float> expected_of(const RandomModel& model, const std::vector<size_
   return run_calls(&loaded, lengths);
 }
 
+/// Gives every attention a window, and its cache the rows of a ring, or 0.
+void set_window(RandomModel* model, size_t positions, size_t rows) {
+  for (cpu::Op& op : model->program.ops) {
+    auto* attention = std::get_if<cpu::AttentionOp>(&op.kind);
+    if (attention != nullptr) attention->window = static_cast<uint32_t>(positions);
+  }
+  for (cpu::CacheShape& cache : model->program.caches) cache.rows = rows;
+}
+
 std::vector<uint8_t> saved_cache(int32_t session) {
   std::vector<uint8_t> bytes(thimble_cache_size(session));
   char error[200] = "";
@@ -116,6 +125,38 @@ bool chunks_and_splits() {
   MetalModel loaded(model);
   return expect(same_bits(run_calls(&loaded, lengths), expected_of(model, lengths)),
                 "the CPU delegate's bits");
+}
+
+struct Window {
+  size_t positions;
+  size_t rows;  ///< that a ring keeps; 0: it is none
+};
+
+/// Windows within a tile and over several, of whole caches and of rings, before and beyond a split.
+bool windows() {
+  const std::vector<size_t> lengths = {256, 1, 70, 190, 1};
+  for (const Window window : {Window{9, 320}, Window{40, 0}, Window{350, 640}}) {
+    RandomModel model;
+    set_window(&model, window.positions, window.rows);
+    MetalModel loaded(model);
+    if (!expect(same_bits(run_calls(&loaded, lengths), expected_of(model, lengths)),
+                "the CPU delegate's bits")) {
+      std::fprintf(stderr, "a window of %zu in %zu rows: %s\n", window.positions, window.rows,
+                   loaded.error().c_str());
+      return false;
+    }
+  }
+  return true;
+}
+
+/// A call cannot start where a ring no longer has the window.
+bool starts_in_a_ring() {
+  RandomModel model;
+  set_window(&model, 9, 64);
+  MetalModel loaded(model);
+  run_calls(&loaded, {40, 40, 40});
+  return expect(!loaded.run({1}, 110).empty(), "a start in the ring") &&
+         expect(loaded.run({1}, 60).empty() && !loaded.error().empty(), "a start before the ring");
 }
 
 bool the_same_cache() {
@@ -178,8 +219,8 @@ bool refused_operators() {
          std::get<cpu::LinearOp>(p->ops[4].kind).activation = Function::kGelu;
        },
        "its operator Linear (op4) gates by a function other than silu"},
-      {[](cpu::Program* p) { std::get<cpu::AttentionOp>(p->ops[2].kind).window = 9; },
-       "its operator Attention (op2) has a window of 9 positions"},
+      {[](cpu::Program* p) { std::get<cpu::AttentionOp>(p->ops[2].kind).soft_cap = 2; },
+       "its operator Attention (op2) has a soft cap of its scores"},
       {[](cpu::Program* p) { std::get<cpu::GluOp>(p->ops[12].kind).activation = Function::kRelu; },
        "its operator Glu (op12) gates by a function other than silu"},
       {[](cpu::Program* p) {
@@ -231,6 +272,8 @@ bool refusals() {
 const test::Case kCases[] = {
     {"same_bits_as_the_cpu_delegate", same_bits_as_the_cpu_delegate},
     {"chunks_and_splits", chunks_and_splits},
+    {"windows", windows},
+    {"starts_in_a_ring", starts_in_a_ring},
     {"the_same_cache", the_same_cache},
     {"sessions", sessions},
     {"refused_operators", refused_operators},

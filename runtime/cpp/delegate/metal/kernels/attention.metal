@@ -37,27 +37,29 @@ inline void merge(thread Gathered& mine, thread const Gathered& next) {
   mine.largest = highest;
 }
 
-/// Adds the positions `start` to before `end`, at most a tile.
+/// Adds positions of the tile that begins at `start`: from `first` to before `end`.
 /// \param memory with the query in its place, scaled.
 template <typename Element>
 inline void add_tile(thread Gathered& gathered, device const Element* keys,
-                     device const Element* values, uint start, uint end, uint head_dim,
-                     threadgroup float* memory, uint thread_index) {
+                     device const Element* values, constant AttentionParams& params, uint start,
+                     uint first, uint end, threadgroup float* memory, uint thread_index) {
   threadgroup float* scores = memory + kScoresAt;
   threadgroup float* weights = memory + kWeightsAt;
-  const uint position = start + thread_index, positions = end - start;
+  const uint head_dim = params.head_dim, row = params.ring > 0 ? start % params.ring : start;
+  const uint before = max(first, start) - start, positions = end - start;
+  const bool is_seen = thread_index >= before && thread_index < positions;
   float score = kLowest;
-  if (position < end) {
+  if (is_seen) {
     score = 0.0f;
     for (uint d = 0; d < head_dim; ++d)
-      score = fma(memory[d], float(keys[key_at(position, d, head_dim)]), score);
+      score = fma(memory[d], float(keys[key_at(row + thread_index, d, head_dim)]), score);
   }
   scores[thread_index] = score;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   float highest = gathered.largest;
-  for (uint i = 0; i < positions; ++i) highest = larger(scores[i], highest);
+  for (uint i = before; i < positions; ++i) highest = larger(scores[i], highest);
   const float factor = exponential2(gathered.largest - highest);
-  weights[thread_index] = position < end ? exponential2(score - highest) : 0.0f;
+  weights[thread_index] = is_seen ? exponential2(score - highest) : 0.0f;
   gathered.largest = highest;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (thread_index < kLanes) {
@@ -68,21 +70,27 @@ inline void add_tile(thread Gathered& gathered, device const Element* keys,
     const uint d = thread_index + i * kTile;
     if (d >= head_dim) break;
     float output = gathered.outputs[i] * factor;
-    for (uint p = 0; p < positions; ++p)
-      output = fma(weights[p], float(values[value_at(start + p, d, head_dim)]), output);
+    for (uint p = before; p < positions; ++p)
+      output = fma(weights[p], float(values[value_at(row + p, d, head_dim)]), output);
     gathered.outputs[i] = output;
   }
 }
 
-/// Gathers one split, positions before `visible` of it.
+/// The first position that a query at `position` sees.
+inline uint first_seen(uint position, uint window) {
+  return window == 0 || position < window ? 0 : position + 1 - window;
+}
+
+/// Gathers one split: what the query at `position` sees of it.
 template <typename Element>
 inline void gather_split(thread Gathered& gathered, device const Element* keys,
-                         device const Element* values, uint split, uint visible, uint head_dim,
-                         threadgroup float* memory, uint thread_index) {
+                         device const Element* values, constant AttentionParams& params, uint split,
+                         uint position, threadgroup float* memory, uint thread_index) {
   gathered.clear();
-  const uint end = min(visible, (split + 1) * kSplit);
-  for (uint start = split * kSplit; start < end; start += kTile)
-    add_tile(gathered, keys, values, start, min(end, start + kTile), head_dim, memory,
+  const uint first = first_seen(position, params.window);
+  const uint end = min(position + 1, (split + 1) * kSplit);
+  for (uint start = max(split * kSplit, first / kTile * kTile); start < end; start += kTile)
+    add_tile(gathered, keys, values, params, start, first, min(end, start + kTile), memory,
              thread_index);
 }
 
@@ -111,7 +119,7 @@ template <typename Element>
 inline void attention(device const float* queries, device const Element* cache,
                       device float* outputs, constant AttentionParams& params,
                       threadgroup float* memory, uint3 group, uint thread_index) {
-  const uint visible = params.start_pos + group.y + 1, head_dim = params.head_dim;
+  const uint position = params.start_pos + group.y, head_dim = params.head_dim;
   const uint key_head = group.x / (params.query_heads / params.key_heads);
   device const Element* keys = cache + ulong(key_head) * params.cache_head_stride;
   device const Element* values = keys + params.cache_values_at;
@@ -119,9 +127,10 @@ inline void attention(device const float* queries, device const Element* cache,
              thread_index);
   Gathered merged;
   merged.clear();
-  for (uint split = 0; split * kSplit < visible; ++split) {
+  const uint first_split = first_seen(position, params.window) / kSplit;
+  for (uint split = first_split; split * kSplit <= position; ++split) {
     Gathered gathered;
-    gather_split(gathered, keys, values, split, visible, head_dim, memory, thread_index);
+    gather_split(gathered, keys, values, params, split, position, memory, thread_index);
     merge(merged, gathered);
   }
   finish(merged, outputs + ulong(group.y) * params.output_stride + group.x * head_dim, head_dim,

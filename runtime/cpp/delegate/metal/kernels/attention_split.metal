@@ -14,8 +14,8 @@ inline void attention_split(device const float* queries, device const Element* c
   device const Element* values = keys + params.cache_values_at;
   take_query(queries + group.x * params.head_dim, params, memory, thread_index);
   Gathered gathered;
-  gather_split(gathered, keys, values, group.y, params.start_pos + 1, params.head_dim, memory,
-               thread_index);
+  const uint split = first_seen(params.start_pos, params.window) / kSplit + group.y;
+  gather_split(gathered, keys, values, params, split, params.start_pos, memory, thread_index);
   partials += (group.x * params.splits + group.y) * kPartialSize;
   for (uint i = 0; i < kThreadDims; ++i) partials[thread_index + i * kTile] = gathered.outputs[i];
   partials += THIMBLE_METAL_MOST_HEAD_DIM;

@@ -5,13 +5,13 @@
 ///     keys   [block][head_dim][16]
 ///     values [block][16][head_dim padded to 16]
 
-/// Element of the cache at a position: dimension d of its key,
-inline ulong key_at(uint position, uint d, uint head_dim) {
-  return ulong(position / kLanes * head_dim + d) * kLanes + position % kLanes;
+/// Element of the cache in a row: dimension d of its key,
+inline ulong key_at(uint row, uint d, uint head_dim) {
+  return ulong(row / kLanes * head_dim + d) * kLanes + row % kLanes;
 }
 /// or of its value.
-inline ulong value_at(uint position, uint d, uint head_dim) {
-  return ulong(position) * ((head_dim + kLanes - 1) / kLanes * kLanes) + d;
+inline ulong value_at(uint row, uint d, uint head_dim) {
+  return ulong(row) * ((head_dim + kLanes - 1) / kLanes * kLanes) + d;
 }
 
 /// One head, normed and rotated where that is asked, in threadgroup memory; all threads may read it
@@ -66,11 +66,12 @@ inline void prepare_heads(device float* queries, device const float* keys,
     return;
   }
   device const float* value = values + ulong(row) * params.value_stride + index * params.head_dim;
+  const uint cached = params.ring > 0 ? position % params.ring : position;
   device Element* cached_keys = cache + ulong(index) * params.cache_head_stride;
   device Element* cached_values = cached_keys + params.cache_values_at;
   for (uint d = thread_index; d < params.head_dim; d += threads) {
-    cached_keys[key_at(position, d, params.head_dim)] = Element(head[d]);
-    cached_values[value_at(position, d, params.head_dim)] = Element(value[d]);
+    cached_keys[key_at(cached, d, params.head_dim)] = Element(head[d]);
+    cached_values[value_at(cached, d, params.head_dim)] = Element(value[d]);
   }
 }
 
