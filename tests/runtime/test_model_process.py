@@ -49,7 +49,7 @@ def test_that_a_request_is_accepted_comes_first(
     work = threading.Thread(target=run_model, args=(there, ModelOptions(embedded_cpu_pte, 1)))
     work.start()
     assert isinstance(here.recv(), Ready)
-    options = {"max_new_tokens": 20, "logprobs": 1}
+    options = {"max_new_tokens": 20, "logprobs": 1, "temperature": 0.0}
     here.send(Submit(1, "import os", options, scored))
     events = [here.recv()]
     while not isinstance(events[-1], Ended):
