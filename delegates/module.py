@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import Node
 
 from delegates.contract import Delegate, ModulePart
 from delegates.errors import DelegateError
@@ -27,6 +28,7 @@ from delegates.report import (
     is_delegate_call,
     operator_name,
     operators_inside,
+    own_operator,
     share_of,
 )
 from delegates.shared_buffers import share_buffers
@@ -89,17 +91,7 @@ def _lower(
     delegates: Mapping[str, Any], method: str, program: ExportedProgram, with_etrecord: bool
 ) -> "tuple[EdgeProgramManager, DelegationReport, ExecutorchBackendConfig | None]":
     """Lowers one method; returns also the file's layout that a delegate needs."""
-    with ExitStack() as stack:
-        parts = {
-            name: stack.enter_context(delegate.module_part(program))
-            for name, delegate in delegates.items()
-        }
-        try:
-            edge = _partitioned(method, program, parts, with_etrecord)
-        except DelegateError:
-            raise
-        except Exception as error:  # of its passes, whatever went wrong
-            raise _refusal(",".join(parts), error) from error
+    edge, parts = _taken(delegates, method, program, with_etrecord)
     lowered = edge.exported_program(method)
     graph_module = lowered.graph_module
     reasons: dict[str, list[str]] = {}
@@ -132,13 +124,54 @@ def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: P
     return opened
 
 
+def _taken(
+    delegates: Mapping[str, Any], method: str, program: ExportedProgram, with_etrecord: bool
+) -> "tuple[EdgeProgramManager, dict[str, ModulePart]]":
+    """Lets the delegates take what they support. What one claims, and then leaves, no kernel
+    computes: the module is then lowered as it is.
+
+    Raises:
+        DelegateError: an operator of ours is left all the same.
+    """
+    left: Node | None = None
+    for claiming in (True, False):
+        with ExitStack() as stack:
+            parts: dict[str, ModulePart] = {
+                name: stack.enter_context(delegate.module_part(program))
+                for name, delegate in delegates.items()
+            }
+            try:
+                edge = _partitioned(method, program, parts, with_etrecord, claiming)
+            except DelegateError:
+                raise
+            except Exception as error:  # of its passes, whatever went wrong
+                raise _refusal(",".join(parts), error) from error
+        left = own_operator(edge.exported_program(method).graph)
+        if left is None:
+            return edge, parts
+    assert left is not None
+    raise DelegateError(
+        f"No delegate of {','.join(delegates)} takes {operator_name(left)} ({source_line(left)}), "
+        "and ExecuTorch has no kernel for it: write that line in another way, or use another "
+        "--delegate or --quant."
+    )
+
+
 def _partitioned(
-    method: str, program: ExportedProgram, parts: Mapping[str, ModulePart], with_etrecord: bool
+    method: str,
+    program: ExportedProgram,
+    parts: Mapping[str, ModulePart],
+    with_etrecord: bool,
+    claiming: bool,
 ) -> "EdgeProgramManager":
+    """
+    Args:
+        claiming: whether delegates first write in operators of ours what they take.
+    """
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
     claimed = copy_graph(program)
-    for part in parts.values():
+    for part in parts.values() if claiming else ():
         part.claim(claimed)
     exact = compute_exactly(claimed)
     for part in parts.values():

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from delegates.errors import DelegateError
 from delegates.source_lines import UNKNOWN, source_line
@@ -153,6 +153,17 @@ def operator_name(node: Node) -> str:
     schema = getattr(target, "_schema", None) or getattr(target, "_op", target)._schema
     namespace, name = schema.name.split("::")
     return name if namespace == "aten" else f"{namespace}::{name}"
+
+
+def own_operator(graph: Graph) -> Node | None:
+    """Returns the first node outside calls whose operator is of this project: no kernel computes
+    it."""
+    for node in graph.nodes:
+        if node.op != "call_function" or is_delegate_call(node) or _is_bookkeeping(node):
+            continue
+        if operator_name(node).startswith("thimble::"):
+            return node
+    return None
 
 
 def _is_bookkeeping(node: Node) -> bool:

@@ -243,8 +243,12 @@ class _Grouping:
 def _without_idle_views(ops: list[Op]) -> list[Op]:
     """Drops the views of the call's inputs that are also read outside: they belong outside."""
     kept = list(ops)
+    made = {op.output for op in ops}
+    for op in ops:  # views of views of inputs are such, too
+        if isinstance(op, View) and op.input not in made:
+            made.remove(op.output)
     for view in reversed(ops):
-        if not isinstance(view, View) or any(op.output is view.input for op in kept):
+        if not isinstance(view, View) or view.output in made:
             continue
         inside = {node for op in kept for node in op.nodes}
         if not view.node.users or any(user not in inside for user in view.node.users):

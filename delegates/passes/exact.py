@@ -118,7 +118,15 @@ def _in_float32(operator: Any) -> Callable[..., Any]:
     return decomposed
 
 
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The kernel takes rows, not one alone."""
+    if x.dim() > 1:
+        return NotImplemented
+    return torch.nn.functional.linear(x[None], weight, bias)[0]
+
+
 EXACT: Mapping[Any, Callable[..., Any]] = {
+    _aten.linear.default: _linear,
     _aten.layer_norm.default: _layer_norm,
     _aten.group_norm.default: _group_norm,
     _aten.instance_norm.default: _instance_norm,
@@ -144,7 +152,8 @@ def compute_exactly(program: ExportedProgram) -> ExportedProgram:
 
 def _make_row_by_row(program: ExportedProgram) -> None:
     """Drops the strides that a module gives its tensors, which ExecuTorch does not have: they
-    change no numbers, only which of them a view can keep in place."""
+    change no numbers, only which of them a view can keep in place. Operators that are written in
+    others leave other strides than they had, too."""
     strided = (torch.channels_last, torch.channels_last_3d)
     nodes = [
         node
@@ -154,7 +163,7 @@ def _make_row_by_row(program: ExportedProgram) -> None:
     for node in nodes:
         node.args = tuple(_row_by_row(value) for value in node.args)
         node.kwargs = {name: _row_by_row(value) for name, value in node.kwargs.items()}
-    for node in program.graph.nodes if nodes else ():
+    for node in program.graph.nodes:
         if node.target in (_aten.view.default, _aten._unsafe_view.default):
             node.target = _aten.reshape.default
     program.graph_module.recompile()

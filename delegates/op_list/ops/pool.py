@@ -47,7 +47,7 @@ def match_pool(node: Node, values: Values) -> Pool | Refused:
 
 
 def match_mean(node: Node, values: Values) -> Pool | None:
-    x, dims, *_ = args_of(node)
+    x, dims, *_ = (*args_of(node), ())  # without dimensions, of all
     if not values.by_sample or not is_rows(x) or len(shape_of(x)) != 3 or list(dims) != [1]:
         return None
     rows = values.rows(x)

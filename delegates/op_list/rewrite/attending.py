@@ -34,22 +34,22 @@ class Mask(NamedTuple):
 
 def attend(layouts: Layouts, node: Node) -> Placed | None:
     given = arguments(node)
-    placed = [layouts.repeated(node, x) or layouts.place(x) for x in args_of(node)[:3]]
+    placed = layouts.all_placed(node, args_of(node)[:3])
+    if given["dropout_p"] or placed is None or any(x.index.dim() != 4 for x in placed):
+        return None
     query, key, value = placed
-    if given["dropout_p"] or query is None or key is None or value is None:
-        return None
-    if any(x.index.dim() != 4 for x in (query, key, value)):
-        return None
     all_parts, heads, rows, dim = query.index.shape
     keys, parts = key.index.shape[2], all_parts // layouts.samples
-    if all_parts % layouts.samples or value.index.shape[3] != dim:
+    if all_parts % layouts.samples or key.index.shape[0] != all_parts:
         return None
-    mask = _mask(layouts, node, (parts, heads, rows, keys))
-    if mask is None:
+    if key.index.shape != value.index.shape or heads % key.index.shape[1]:
         return None
     scale = dim**-0.5 if given["scale"] is None else given["scale"]
-    settled = [_heads(layouts, node, x) for x in (query, key, value)]
+    settled = [_heads(layouts, node, x) for x in placed]
     if any(x is None for x in settled):
+        return None
+    mask = _mask(layouts, node, query.rows, (parts, heads, rows, keys))
+    if mask is None:
         return None
     args: list[Any] = [*settled, float(scale), mask.causal]
     if parts > 1 or mask.bias is not None:
@@ -71,7 +71,9 @@ def _heads(layouts: Layouts, node: Node, placed: Placed) -> Node | None:
     return layouts.editing.call(node, _aten.view.default, settled, [-1, height, heads, dim])
 
 
-def _mask(layouts: Layouts, node: Node, sizes: tuple[int, int, int, int]) -> Mask | None:
+def _mask(
+    layouts: Layouts, node: Node, beside: Node, sizes: tuple[int, int, int, int]
+) -> Mask | None:
     given = arguments(node)
     mask, causal = given["attn_mask"], bool(given["is_causal"])
     parts, heads, rows, keys = sizes
@@ -97,10 +99,7 @@ def _mask(layouts: Layouts, node: Node, sizes: tuple[int, int, int, int]) -> Mas
     if bias.shape[0] not in (1, parts) or bias.shape[1] not in (1, heads):
         return None
     table = bias.expand(-1, -1, rows, keys).reshape(-1, keys)
-    constant = layouts.editing.fresh(node, table)
-    repeated = layouts.editing.call(
-        node, torch.ops.thimble.constant.default, constant, layouts.sample
-    )
+    repeated = layouts.settling.repeated(node, table, beside)
     return Mask(repeated, False, bias.shape[1] > 1, bias.shape[0] > 1)
 
 

@@ -4,6 +4,7 @@ What a module has as (batch, channels, ...), as heads before rows, as windows or
 behind stays the rows of one op as long as an op can read them: only their places change.
 """
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -17,7 +18,6 @@ from delegates.op_list.rewrite.places import SAMPLES, Placed, concrete, row_of
 from delegates.op_list.rewrite.settle import Settling
 
 _aten = torch.ops.aten
-_thimble = torch.ops.thimble
 _MOST_NUMBERS = 1 << 24  # of a constant that is computed here
 
 
@@ -32,7 +32,7 @@ class Layouts:
         self.sample = sample
         self._batch = sample.meta["val"].shape[0]
         self.samples = self._batch if isinstance(self._batch, int) else SAMPLES
-        self.settling = Settling(editing, sample, self.samples)
+        self.settling = Settling(editing, self.samples)
         self._placed: dict[Node, Any] = {}
         self._own: dict[Node, Placed] = {}
         self._constants: dict[Node, Tensor | None] = {}
@@ -122,17 +122,29 @@ class Layouts:
             rows = self.editing.call(place, _aten.view.default, node, [-1, *sizes])
         return self.natural(rows, shape)
 
-    def repeated(self, beside: Node, part: Any) -> Placed | None:
-        """A constant as rows of each sample."""
+    def repeated(self, beside: Node, part: Any, rows: Node) -> Placed | None:
+        """A constant as rows of each sample of others."""
         table = self.table(part)
         if table is None or table.dim() < 2 or table.shape[0] not in (1, self.samples):
             return None
         if table.dtype is not torch.float32 or bool((table != table[:1]).any()):
             return None
         one = table[0].reshape(-1, table.shape[-1])
-        constant = self.editing.fresh(beside, one)
-        rows = self.editing.call(beside, _thimble.constant.default, constant, self.sample)
-        return self.natural(rows, (self.samples, *table.shape[1:]))
+        numbers = self.settling.repeated(beside, one, rows)
+        return self.natural(numbers, (self.samples, *table.shape[1:]))
+
+    def all_placed(self, beside: Node, parts: Sequence[Any]) -> list[Placed] | None:
+        """Values and constants; None if one is neither, or no value is among them."""
+        placed = [self.place(part) for part in parts]
+        rows = next((one.rows for one in placed if one is not None), None)
+        if rows is None:
+            return None
+        whole = [
+            one if one is not None else self.repeated(beside, part, rows)
+            for one, part in zip(placed, parts, strict=True)
+        ]
+        known = [one for one in whole if one is not None]
+        return known if len(known) == len(parts) else None
 
     def last_is_width(self, beside: Node, source: Any) -> Placed | None:
         """A value as rows of its last dimension, each once."""

@@ -136,12 +136,12 @@ class Rewriting(Layouts):
         parts, dim = (*args_of(node), 0)[:2]
         if not is_float(node):
             return None
-        whole: Placed | None = None
-        for place, part in enumerate(parts):
-            placed = self.repeated(node, part) or self.place(part)
-            if placed is None or place and whole is None:
-                return None
-            whole = placed if whole is None else self.settling.joined(node, whole, placed, dim)
+        placed = self.all_placed(node, parts)
+        if placed is None:
+            return None
+        whole: Placed | None = placed[0]
+        for part in placed[1:]:
+            whole = whole and self.settling.joined(node, whole, part, dim)
         return whole
 
     def _as_type(self, node: Node) -> Placed | None:

@@ -19,13 +19,11 @@ _MOST_PIECES = 1 << 20
 class Settling:
     """
     Args:
-        sample: an input, whose first size is the batch.
         samples: for how many indices are computed.
     """
 
-    def __init__(self, editing: Editing, sample: Node, samples: int) -> None:
+    def __init__(self, editing: Editing, samples: int) -> None:
         self._editing = editing
-        self._sample = sample
         self._samples = samples
 
     def rows(self, beside: Node, placed: Placed, width: int) -> Node | None:
@@ -170,10 +168,15 @@ class Settling:
         if bool((table == table[:1]).all()):
             vector = editing.fresh(beside, table[0])
             return editing.call(beside, _aten.mul.Tensor, rows, vector)
-        repeated = editing.call(
-            beside, _thimble.constant.default, editing.fresh(beside, table), self._sample
-        )
-        return editing.call(beside, _aten.mul.Tensor, rows, repeated)
+        return editing.call(beside, _aten.mul.Tensor, rows, self.repeated(beside, table, rows))
+
+    def repeated(self, beside: Node, table: Tensor, rows: Node) -> Node:
+        """A table (height, width) for each sample of some rows.
+
+        These are of the call that gets the table: an input of the program may be no rows.
+        """
+        known = self._editing.fresh(beside, table)
+        return self._editing.call(beside, _thimble.constant.default, known, rows)
 
     def shaped(self, node: Node, placed: Placed) -> Node | None:
         """A value of a node's own shape; None if samples are mixed."""
