@@ -6,6 +6,7 @@
 # make soak    hours: every case, models of a billion weights, twenty kills, the builds for Arm, macOS, phones and the browser
 # make sweeps  minutes: what checkpoints hold, varied against the libraries that are the reference, as a table
 # make samples minutes: what READMEs show behind `$ `, printed anew
+# make minutes minutes: the first minutes, from an installation to a profile, recorded anew
 #
 # .ci/run does what test and check do, in one run of pytest.
 
@@ -24,7 +25,7 @@ QUICK := tests/test_layering.py tests/test_once.py tests/delegates/test_source_m
   $(patsubst %,tests/quant/test_%.py,cache_key cache_size calibration compiled descent drift gptq \
     int8_gram integers method products quality refusals scales sensitivity threads triangular)
 
-.PHONY: demo chat samples quick test check both soak sweeps lint build clean
+.PHONY: demo chat samples minutes quick test check both soak sweeps lint build clean
 
 demo: build build/demo.pte
 	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 4
@@ -63,6 +64,9 @@ build: .venv/installed
 
 samples: build build/chat.pte
 	$(BIN)/python .pictures/samples.py
+
+minutes: .venv/installed
+	$(BIN)/python .pictures/minutes.py
 
 build/demo.pte: .venv/installed $(SOURCES)
 	$(BIN)/python -m exporter llama3 --quant gptq4 --out $@

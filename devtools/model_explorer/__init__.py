@@ -1,0 +1,1 @@
+"""An extension for Model Explorer: `model-explorer --extensions=devtools.model_explorer`."""
