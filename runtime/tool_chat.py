@@ -29,6 +29,7 @@ class Reply:
         self.generation = generation
         self.events: list[Event] = []
         self._reader = reader
+        self._ended = False
 
     def __iter__(self) -> Iterator[Event]:
         """Iterates over what was not read yet.
@@ -38,7 +39,9 @@ class Reply:
         """
         for piece in self.generation:
             yield from self._keep(self._reader.push(piece))
-        yield from self._keep(self._reader.finish())
+        if not self._ended:
+            self._ended = True
+            yield from self._keep(self._reader.finish())
 
     @property
     def text(self) -> str:

@@ -11,10 +11,12 @@ from runtime.chat_format.special_tokens import SpecialTokens, without_special
 
 _CALL = re.compile("to=functions\\.([^\\s<\ud800-\udfff]+)")
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>")
+_HEADS = ("assistant", "to=")  # what a header may have before its channel
 
 
 class HarmonyReader:
-    """The channel `analysis` is reasoning; a message to a function is a call; the rest is text.
+    """The channel `analysis` is reasoning; a message to a function is a call; the rest is text,
+    also what has no header.
 
     Args:
         tools: the functions that may be called: a message to another is text.
@@ -28,17 +30,15 @@ class HarmonyReader:
         self._ends = [special.written(end) for end in _ENDS]
         self._rest = ""
         self._header: str | None = None  # of the message at work; None: it is not complete
+        self._has_role = False  # the header begins with a role
         self._call_end = CallEnd(self._ends, self._calls)
 
     def push(self, piece: str) -> list[Event]:
         self._rest += self._special.read(piece)
         events: list[Event] = []
         while True:
-            if self._header is None:
-                before, marker, rest = split_at(self._rest, [self._message])
-                if marker is None:
-                    return events
-                self._header, self._rest = before, rest
+            if self._header is None and not self._read_header(events):
+                return events
             if self._function() is not None:
                 ended = self._call_end.find(self._rest)
                 if ended is None:
@@ -46,13 +46,15 @@ class HarmonyReader:
                 calls, rest = ended
                 message = self._rest[: len(self._rest) - len(rest)]
                 events += calls or _text(message)
-                self._header, self._rest = None, rest
+                self._rest = rest
+                self._end_message(message[-len(self._ends[-1]) :])
                 continue
-            before, marker, self._rest = split_at(self._rest, self._ends)
+            channel = [] if self._header else [self._channel]
+            before, marker, self._rest = split_at(self._rest, [*self._ends, *channel])
             events += self._part(before)
             if marker is None:
                 return events
-            self._header = None
+            self._end_message(marker)
 
     def finish(self) -> list[Event]:
         rest, self._rest = self._rest, ""
@@ -62,8 +64,39 @@ class HarmonyReader:
             return [*(calls or (_text(rest) if whole else []))]
         if self._header is not None:
             return self._part(rest)
-        begun = self._channel in rest or self._ends[-1] in rest  # a header that was cut
-        return [] if begun or not rest.strip() else _text(rest)
+        return self._text_before_header(rest)
+
+    def _read_header(self, events: list[Event]) -> bool:
+        """Reads what is before a message; returns whether that has begun."""
+        while True:
+            before, marker, rest = split_at(self._rest, [self._message, *self._ends])
+            if marker == self._message:
+                self._header, self._rest = before, rest
+                return True
+            if marker is None:
+                start = before.lstrip()
+                if self._is_header(before) or any(
+                    start[: len(h)] == h[: len(start)] for h in _HEADS
+                ):
+                    return False
+                self._header = ""
+                return True
+            events += self._text_before_header(before)
+            self._rest = rest
+            self._end_message(marker)
+
+    def _is_header(self, text: str) -> bool:
+        return self._has_role or self._channel in text
+
+    def _text_before_header(self, text: str) -> list[Event]:
+        """A header that was cut is no text."""
+        return [] if self._is_header(text) or not text.strip() else _text(text)
+
+    def _end_message(self, marker: str) -> None:
+        self._header = None
+        self._has_role = marker == self._ends[-1]
+        if marker == self._channel:
+            self._rest = marker + self._rest
 
     def _function(self) -> str | None:
         """The function to which the message at work goes, if it is one."""

@@ -1,7 +1,9 @@
 """Histories that a chat template refuses, or drops a part of, written in ways that it may take."""
 
 import hashlib
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ from runtime.chat_format.environment import Messages
 
 Tools = Sequence[Mapping[str, Any]]
 _ID_LENGTH = 9  # what Mistral's templates demand
+_WORD = re.compile("[A-Za-z0-9]+")
 _LOOP_OVER_CALLS = re.compile(r"\bin\s+message(\.|\[['\"])tool_calls\b")
 
 
@@ -30,13 +33,33 @@ def attempts(messages: Messages, tools: Tools, source: str) -> Iterator[tuple[Me
             yield messages, tools
 
 
-def has_all(text: str, messages: Messages) -> bool:
-    """Whether a rendered text has what the user, the assistant and the system say."""
-    return all(
-        message["content"].rpartition("</think>")[2].strip() in text
-        for message in messages
-        if message["role"] != "tool"
+def has_all(text: str, messages: Messages, tools: Tools) -> bool:
+    """Whether a rendered text has what the user, the assistant and the system say. Templates write
+    calls and results in forms of their own: of these it has the names and the longest words."""
+    names = Counter(tool["function"]["name"] for tool in tools)
+    for message in messages:
+        names.update(call["function"]["name"] for call in message.get("tool_calls", ()))
+    return all(text.count(name) >= count for name, count in names.items()) and all(
+        part in text for message in messages for part in _parts(message)
     )
+
+
+def _parts(message: Mapping[str, Any]) -> Iterator[str]:
+    if message["role"] == "tool":
+        yield from _words(message["content"])
+        return
+    yield message["content"].rpartition("</think>")[2].strip()
+    for call in message.get("tool_calls", ()):
+        yield from _words(call["function"]["arguments"])
+
+
+def _words(value: object) -> Iterator[str]:
+    """The longest words of texts, which no form changes."""
+    if isinstance(value, str):
+        yield from sorted(set(_WORD.findall(value)), key=len)[-3:]
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _words(each)
 
 
 def _complete(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,6 +67,13 @@ def _complete(tool: Mapping[str, Any]) -> dict[str, Any]:
     function = {"description": "", "parameters": {"type": "object", "properties": {}}}
     given = {name: value for name, value in tool["function"].items() if value is not None}
     return {**tool, "function": {**function, **given}}
+
+
+def _developer_as_system(messages: Messages) -> Messages:
+    return [
+        {**message, "role": "system"} if message["role"] == "developer" else message
+        for message in messages
+    ]
 
 
 def _short_ids(messages: Messages) -> Messages:
@@ -85,12 +115,34 @@ def argument_objects(messages: Messages) -> Messages:
         arguments = {"arguments": function["arguments"]}
         return {**call, "function": {**function, "arguments": arguments}}
 
+    return _with_calls(messages, mended)
+
+
+def _with_calls(messages: Messages, mended: Callable[[dict[str, Any]], Any]) -> Messages:
     return [
         {**message, "tool_calls": [mended(call) for call in message["tool_calls"]]}
         if "tool_calls" in message
         else message
         for message in messages
     ]
+
+
+def _results_behind_calls(messages: Messages) -> Messages:
+    """What is said between a call and its result comes behind that."""
+    mended: Messages = []
+    rest = list(messages)
+    while rest:
+        message = rest.pop(0)
+        mended.append(message)
+        numbers = [call["id"] for call in message.get("tool_calls", ())]
+        others: Messages = []
+        before_calls = True
+        for later in rest if numbers else ():
+            before_calls = before_calls and "tool_calls" not in later
+            is_result = later["role"] == "tool" and later.get("tool_call_id") in numbers
+            (mended if before_calls and is_result else others).append(later)
+        rest = others if numbers else rest
+    return mended
 
 
 def _one_call_each(messages: Messages) -> Messages:
@@ -131,6 +183,17 @@ def _content_before_calls(messages: Messages) -> Messages:
     return mended
 
 
+def _results_of_the_user(messages: Messages) -> Messages:
+    """A result behind no call is told by the user."""
+    mended: Messages = []
+    for message in messages:
+        last = mended[-1] if mended else {"role": ""}
+        if message["role"] == "tool" and last["role"] != "tool" and "tool_calls" not in last:
+            message = {"role": "user", "content": message["content"]}
+        mended.append(message)
+    return mended
+
+
 def _in_turns(messages: Messages) -> Messages:
     """Roles alternate: neighbours of one role become one, instructions in between the user's."""
     mended: Messages = []
@@ -153,6 +216,8 @@ def _in_turns(messages: Messages) -> Messages:
 
 def _instructions_of_the_user(messages: Messages) -> Messages:
     """For templates without a system message."""
+    if len(messages) == 1 and messages[0]["role"] == "system":
+        return [{**messages[0], "role": "user"}]
     if len(messages) < 2 or messages[0]["role"] != "system" or messages[1]["role"] != "user":
         return messages
     system, user, *rest = messages
@@ -171,13 +236,51 @@ def _user_behind_results(messages: Messages) -> Messages:
     return mended
 
 
+def _turn_before_calls(messages: Messages) -> Messages:
+    """For templates in which roles alternate, and that drop what is said beside calls."""
+    mended: Messages = []
+    for message in _content_before_calls(messages):
+        if "tool_calls" in message and mended and mended[-1]["role"] == "assistant":
+            mended.append({"role": "user", "content": ""})
+        mended.append(message)
+    return mended
+
+
+def _argument_texts(messages: Messages) -> Messages:
+    """For templates that write arguments as OpenAI's interface has them."""
+
+    def mended(call: dict[str, Any]) -> dict[str, Any]:
+        arguments = call["function"]["arguments"]
+        if isinstance(arguments, Mapping):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        return {**call, "function": {**call["function"], "arguments": arguments}}
+
+    return _with_calls(messages, mended)
+
+
+def _calls_without_content(messages: Messages) -> Messages:
+    """For templates that ask whether there is content."""
+    return [
+        {**message, "content": None}
+        if "tool_calls" in message and not message["content"]
+        else message
+        for message in messages
+    ]
+
+
 _MENDS: tuple[Callable[[Messages], Messages], ...] = (
+    _developer_as_system,
     _short_ids,
     _named_results,
     argument_objects,
     _content_before_calls,
+    _results_behind_calls,
     _one_call_each,
+    _results_of_the_user,
     _in_turns,
     _instructions_of_the_user,
     _user_behind_results,
+    _turn_before_calls,
+    _argument_texts,
+    _calls_without_content,
 )

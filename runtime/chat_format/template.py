@@ -98,7 +98,7 @@ class ChatTemplate:
                 refusal = refusal or re.sub(f"[{marks}]", "", str(error)) or type(error).__name__
                 continue
             rendered = text if rendered is None else rendered
-            if has_all(text, marked):
+            if has_all(text, marked, functions):
                 rendered = text
                 break
         if rendered is None:

@@ -141,6 +141,28 @@ def test_special_tokens_are_no_content(name: str, tools: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("Four.", "Four."),
+        ("Four.<|end|>", "Four."),
+        ("to be, or not\n", "to be, or not\n"),
+        ("I.<|end|><|start|>assistant<|channel|>final<|message|>Four.", "I.Four."),
+        ("I.<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|cha", "I."),
+        ("<|channel|>analysis<|end|><|start|>assistant<|channel|>final<|message|>Four.", "Four."),
+        ("<|start|>assistant<|channel|>final<|message|>Four.", "Four."),
+        ("<|start|>assistant", ""),
+    ],
+)
+@pytest.mark.parametrize("tools", [[], TOOLS])
+def test_what_gpt_oss_writes_without_a_header(said: str, text: str, tools: list[Any]) -> None:
+    pieces = pieces_of(said, SPECIAL_TOKENS)
+    prompt = ask(TEMPLATES["harmony"], tools=tools)
+    assert content(read(prompt.reader, pieces)) == text
+    first = ask(TEMPLATES["harmony"], tools=tools).reader.push("Four")
+    assert first == [Text("Four")]  # at once: a stop text in it ends the answer
+
+
+@pytest.mark.parametrize(
     ("written", "value"),
     [
         ("None", None),

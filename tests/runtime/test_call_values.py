@@ -2,6 +2,7 @@
 lists."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,39 @@ def test_a_string_that_cannot_be_told_from_its_end_is_refused(cpp_build: Path) -
         '"a\\n</parameter>", which has the end of a value in the model\'s form of calls: leave '
         "it out"
     )
+
+
+NAMES = ["a b", "k'q", "$x.y/z", "größe", "a=b", "#", "k\\b", "None"]
+ENDLESS = {
+    "gemma-4": ["", "a:b", "a,b", "a}", "{a", "[a", "a]", 'a"b', "<a", " a", "a\n"],
+    "qwen-xml": ["", "a>b", "a\nb"],
+    "lfm2": [""],
+}
+
+
+@pytest.mark.parametrize("format_name", ENDLESS)
+def test_names_whose_end_is_not_clear_are_refused(cpp_build: Path, format_name: str) -> None:
+    """Of arguments and within them, also in values that a schema lists."""
+    for name in NAMES:
+        prompt = prompt_of(format_name, True, **{name: {"const": 7}})
+        assert accepts(cpp_build, "grammar", prompt.grammar, []) == []
+    for name in ENDLESS[format_name]:
+        within: list[Any] = [{"properties": {name: {}}}, {"const": [{name: 1}]}]
+        prompts = [prompt_of(format_name, True, **{name: {}})]
+        prompts += [prompt_of(format_name, x) for x in within if format_name == "gemma-4"]
+        for prompt in prompts:
+            said = prompt.explained(refusal(cpp_build, "grammar", prompt.grammar), "x")
+            assert re.search(
+                f"^tools: the parameters of f: the JSON schema at #.* has the name "
+                f"{re.escape(json.dumps(name))}, whose end is not clear in",
+                said,
+            )
+
+
+def test_names_that_gemma_4_writes() -> None:
+    for name in NAMES:
+        (call,) = read(prompt_of("gemma-4", True), [GEMMA.replace("x:VALUE", f"{name}:7")])
+        assert call == ToolCall("f", json.dumps({name: 7}, ensure_ascii=False))
 
 
 @pytest.mark.parametrize("name", ["qwen-xml", "lfm2"])

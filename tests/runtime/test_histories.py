@@ -55,6 +55,28 @@ ONE_CALL = """
 {%- endfor %}
 {#- "parameters":  ipython #}
 """
+# What it is answered must be right behind a call; other results are not written.
+ANSWERED = """
+{{- tools | tojson if tools }}
+{%- set ns = namespace(called=false) %}
+{%- for m in messages %}
+{%- if m.role == 'tool' and not ns.called %}{% elif m.tool_calls %}
+{{- '{' + m.tool_calls[0].function | tojson + '}' }}
+{%- else %}{{ '<' + m.role + '>' + m.content }}{% endif %}
+{%- set ns.called = m.tool_calls or (m.role == 'tool' and ns.called) %}
+{%- endfor %}
+{#- "parameters":  ipython #}
+"""
+# It asks whether there is content, and writes arguments as they came.
+NO_CONTENT = """
+{{- '[' + tools | map(attribute='function.name') | join(' ') + ']' if tools }}
+{%- for m in messages %}
+{%- if m.content is not none %}{{ '<' + m.role + '>' + m.content }}{% else %}
+{%- for call in m.tool_calls %}{{ call.function.name + ':' + call.function.arguments }}{% endfor %}
+{%- endif %}
+{%- endfor %}
+{#- "parameters":  ipython #}
+"""
 PICKY = {
     **TEMPLATES,
     "roles": ROLES + TEMPLATES["mistral"],
@@ -64,6 +86,9 @@ PICKY = {
     "without system": WITHOUT_SYSTEM + ROLES + TEMPLATES["hermes"],
     "items": ITEMS + TEMPLATES["hermes"],
     "one call": ONE_CALL,
+    "alternating call": ROLES + ONE_CALL,
+    "answered": ANSWERED,
+    "no content": NO_CONTENT,
     "all of it": WITHOUT_SYSTEM + ROLES + IDS + NAMED + ITEMS + DESCRIBED + TEMPLATES["mistral"],
     "without calls": WITHOUT_CALLS["lfm2"],
 }
@@ -124,6 +149,19 @@ HISTORIES: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "no arguments": ([user("u1"), said("", call("1", "")), result("1", "r1")], "u1 look r1"),
     "a result of no call": ([user("u1"), said(None, call("1", {})), result("2", "r1")], "u1 r1"),
+    "a result alone": ([user("u1"), result("2", "r1"), user("u2")], "u1 r1 u2"),
+    "a user before a result": (
+        [user("u1"), said(None, call("1", {"x": "a1"})), user("u2"), result("1", "r1")],
+        "u1 a1 u2 r1",
+    ),
+    "an agent's words": (
+        [
+            *(user("u1"), said("c1", call("1", {"x": "a1"})), result("1", "r1")),
+            *(said("f1"), user("u2")),
+        ],
+        "u1 c1 a1 r1 f1 u2",
+    ),
+    "instructions alone": ([SYSTEM], "s1"),
     "users": ([user("u1"), user("u2"), said("f1"), said("f2"), user("u3")], "u1 u2 f1 f2 u3"),
     "a user behind a result": (
         [SYSTEM, user("u1"), said(None, call("1", {})), result("1", "r1"), user("u2")],
@@ -148,9 +186,19 @@ def test_nothing_of_a_history_is_lost(name: str, history: str) -> None:
     wanted = words.split()
     if history == "several calls":  # in any order, but each result behind its call
         assert all(text.rindex(f"r{n}") > text.index(f"a{n}") for n in "12")
+    elif history == "a user before a result":
+        assert text.rindex("u1") < text.rindex("a1") < min(map(text.rindex, ("u2", "r1")))
     else:
         places = [text.rindex(word) for word in wanted]
         assert places == sorted(places), text
+
+
+@pytest.mark.parametrize("roles", ["", "{# 'developer' #}"])
+def test_a_developer_that_a_template_does_not_write(roles: str) -> None:
+    source = "{% for m in messages if m.role != 'developer' %}{{ m.role + m.content }}{% endfor %}"
+    messages = [{"role": "developer", "content": "s1"}, user("u1")]
+    pieces = prepare(ChatTemplate(source + roles, "", "", ()), messages).pieces
+    assert "".join(piece for piece, _ in pieces) == "systems1useru1"
 
 
 def test_a_history_that_a_template_takes_is_not_changed() -> None:

@@ -7,10 +7,11 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from support.call_templates import TEMPLATES
 from support.chats import TEMPLATE, messages_of
 from support.special_models import HARMONY, export_with_special_tokens
 
-from runtime import Chat, Engine, Runner, RunnerError
+from runtime import Chat, Engine, Runner, RunnerError, ask
 from runtime.binding.answer_stream import Special
 
 MARK = "def"  # a word of the model's vocabulary, which is made a special token here
@@ -148,6 +149,16 @@ def test_what_a_model_thinks_is_not_what_it_says(
     assert (result.stdout, result.returncode) == ("Four, <|end|>.\n", 0), result.stderr
 
 
+def test_a_call_is_read_once(cpp_build: Path, tmp_path: Path) -> None:
+    """Also where the answer's end alone ends it."""
+    path = export_with_special_tokens(tmp_path, (), TEMPLATES["llama-3"])
+    tools = [{"type": "function", "function": {"name": "now"}}]
+    with Runner(path, threads=1) as runner, Engine(runner) as engine:
+        reply = ask(engine, [{"role": "user", "content": "Hi"}], tools, "now")
+        assert reply.text == "" and [call.name for call in reply.calls] == ["now"]
+        assert list(reply) == [] and len(reply.events) == 1
+
+
 BEGUN = TEMPLATE + "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}"
 
 
@@ -173,12 +184,15 @@ def test_reasoning_that_the_prompt_begins(
             assert "".join(chat.say("2 + 2?", grammar=grammar)) == content
             stopped = "".join(chat.say("2 + 2?", grammar=grammar, stop=["see", "4", ": a"]))
             assert stopped == "Four"
-            assert "".join(chat.say("2 + 2?", regex="I see <.")) == ""  # it was cut
+            assert "".join(chat.say("2 + 2?", 5)) == ""  # it was cut
+            # A constraint that does not end it is of the content.
+            assert "".join(chat.say("2 + 2?", json_schema={"const": "4 </thin"})) == '"4 </thin"'
+            assert "".join(chat.say("2 + 2?", choice=["Four, 4."], stop=[" 4"])) == "Four,"
         shown = "".join(chat.say("2 + 2?", grammar=grammar, special_text=True))
         assert shown == "".join(pieces)
         runner.save(tmp_path / "session")
     texts = [text for role, text in messages_of(tmp_path / "session") if role == "assistant"]
-    assert texts == [content, "Four", ""] * 2 + [shown]
+    assert texts == [content, "Four", "", '"4 </thin"', "Four,"] * 2 + [shown]
     command = [cpp_build / "runner", thinking_pte, "--chat", "--grammar", grammar]
     result = subprocess.run(command, input="2 + 2?\nAnd?\n", capture_output=True, text=True)
     assert (result.stdout, result.returncode) == (f"{content}\n" * 2, 0), result.stderr

@@ -13,7 +13,8 @@ _QUOTE = '<|"|>'
 _CALL = re.compile(r"\s*call:([^{\s]+)\s*(\{.*\})\s*", re.DOTALL)
 _WORDS = {"None": "null", "True": "true", "False": "false"}  # templates write null so
 _WORD = rf"(?<=[:,\[])\s*({'|'.join(_WORDS)})(?=\s*[,}}\]])"
-_KEY = r"""(?<=[{,])\s*([^\s:{},"<\[\]\ud800-\udfff][^:{},"<\[\]\ud800-\udfff]*)(?=:)"""
+_SPACE = " \t\r\n"
+_KEY = rf"""(?<=[{{,])[{_SPACE}]*([^:{{}},"<\[\]\ud800-\udfff]+)(?=:)"""
 
 
 class Gemma4:
@@ -48,7 +49,11 @@ class Gemma4:
 
 def _as_json(part: re.Match[str]) -> str:
     text, word, key = part.groups()
-    return _WORDS[word] if word is not None else json.dumps(key.strip() if text is None else text)
+    return (
+        _WORDS[word]
+        if word is not None
+        else json.dumps(key.strip(_SPACE) if text is None else text)
+    )
 
 
 def _arguments(grammar: Grammar, tool: Tool) -> str:

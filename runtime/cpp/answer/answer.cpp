@@ -31,7 +31,8 @@ Answer::Answer(const Model& model, const GenerateOptions& options,
       sampler_(options.sampler, prompt,
                [&model](int32_t token) { return breaks_repetition(model.tokenizer(), token); }),
       at_start_(begins_text(model, prompt)),
-      text_(model.tokenizer(), options.output, on_text, at_start_, prompt),
+      text_(model.tokenizer(), options.output, on_text, at_start_, prompt,
+            options.constraint != nullptr),
       length_(static_cast<int64_t>(prompt.size())) {
   stats_.stop_reason = StopReason::kNone;
   stats_.end_token = -1;

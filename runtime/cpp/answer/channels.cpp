@@ -21,7 +21,8 @@ bool is_special(const Tokenizer& tokenizer, std::string_view name) {
 
 }  // namespace
 
-Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt) {
+Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
+                   bool constrained) {
   has_messages_ = is_special(tokenizer, kChannel) && is_special(tokenizer, kMessage);
   if (has_messages_) return;
   for (const auto& marks : kReasoning) {
@@ -32,6 +33,7 @@ Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& promp
     const auto last = std::find_if(prompt.rbegin(), prompt.rend(),
                                    [=](int32_t token) { return token == begin || token == end; });
     if (last != prompt.rend() && *last == begin) part_ = Part::kReasoning;
+    holds_all_ = constrained && part_ == Part::kReasoning;
     return;
   }
   has_texts_ = true;
@@ -43,14 +45,16 @@ Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& promp
   const bool begun = end.size() >= kThink.size() &&
                      end.compare(end.size() - kThink.size(), kThink.size(), kThink) == 0;
   part_ = begun ? Part::kReasoning : Part::kUndecided;
+  holds_all_ = constrained && begun;
 }
 
 void Channels::enter(std::string_view name) {
-  if (name == reasoning_.first && !name.empty()) {
-    part_ = Part::kReasoning;
-  } else if (name == reasoning_.second && !name.empty()) {
-    part_ = Part::kContent;
-    at_start_ = true;
+  const bool begins = name == reasoning_.first, ends_it = name == reasoning_.second;
+  if (!name.empty() && (begins || ends_it)) {
+    part_ = begins ? Part::kReasoning : Part::kContent;
+    at_start_ = at_start_ || ends_it;
+    holds_all_ = false;
+    held_.clear();
   }
   if (!has_messages_) return;
   if (name == kMessage && part_ == Part::kHeader) {
@@ -62,7 +66,7 @@ void Channels::enter(std::string_view name) {
   const bool ends =
       std::find(std::begin(kMessageEnds), std::end(kMessageEnds), name) != std::end(kMessageEnds);
   if (!ends && name != kStart && name != kChannel) return;
-  if (part_ != Part::kHeader) header_.clear();
+  if (part_ != Part::kHeader || name != kChannel) header_.clear();
   part_ = Part::kHeader;
   header_ += name;
 }
@@ -82,7 +86,9 @@ std::string Channels::content_of_text(std::string_view text) {
   }
   const size_t end = held_.find(kThought);
   if (end == held_.npos) {
-    held_.erase(0, held_.size() - std::min(held_.size(), kThought.size() - 1));
+    if (!holds_all_) {
+      held_.erase(0, held_.size() - std::min(held_.size(), kThought.size() - 1));
+    }
     return "";
   }
   part_ = Part::kContent;
@@ -90,11 +96,15 @@ std::string Channels::content_of_text(std::string_view text) {
   return content_of(std::exchange(held_, "").substr(end + kThought.size()));
 }
 
-std::string Channels::finish() { return part_ == Part::kUndecided ? std::exchange(held_, "") : ""; }
+std::string Channels::finish() {
+  const bool is_content = part_ == Part::kUndecided || (part_ == Part::kReasoning && holds_all_);
+  return is_content ? std::exchange(held_, "") : "";
+}
 
 std::string Channels::content_of(std::string_view text) {
   if (has_texts_ && part_ != Part::kContent) return content_of_text(text);
   if (part_ == Part::kHeader) header_ += text;
+  if (part_ == Part::kReasoning && holds_all_) held_ += text;
   if (part_ != Part::kContent) return "";
   if (at_start_) text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   at_start_ = at_start_ && text.empty();

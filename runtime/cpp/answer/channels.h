@@ -16,7 +16,8 @@ class Channels {
  public:
   /// \param tokenizer whose special tokens tell the format.
   /// \param prompt the tokens before the answer, which may have begun the reasoning.
-  Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt);
+  /// \param constrained the answer need not end that reasoning: if it does not, it is all content.
+  Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, bool constrained);
 
   /// A special token of the answer, by its text.
   void enter(std::string_view name);
@@ -38,6 +39,7 @@ class Channels {
   std::string header_;      ///< of the message at work
   bool has_texts_ = false;  ///< reasoning is set off by texts
   std::string held_;        ///< of these, what may be the beginning of one
+  bool holds_all_ = false;  ///< held_ is content, should the reasoning of the prompt not end
   bool at_start_ = false;   ///< of content behind reasoning: white space there is left out
 };
 

@@ -14,13 +14,13 @@ SpecialTokens special_tokens(const OutputOptions& options) {
 
 TextOutput::TextOutput(const Tokenizer& tokenizer, const OutputOptions& options,
                        const TextCallback& on_text, bool at_start,
-                       const std::vector<int32_t>& prompt)
+                       const std::vector<int32_t>& prompt, bool constrained)
     : tokenizer_(tokenizer),
       options_(options),
       on_text_(on_text),
       stream_(tokenizer, at_start, special_tokens(options), prompt.empty() ? -1 : prompt.back()),
       stops_(options.stop) {
-  if (options.content_alone) channels_.emplace(tokenizer, prompt);
+  if (options.content_alone) channels_.emplace(tokenizer, prompt, constrained);
 }
 
 bool TextOutput::add(int32_t token, std::optional<ChosenLogprob> logprob) {

@@ -40,8 +40,9 @@ struct OutputOptions {
 class TextOutput {
  public:
   /// All must outlive it. `at_start`: the tokens begin a text, and do not go on behind `prompt`.
+  /// `constrained`: a constraint decides which tokens may come.
   TextOutput(const Tokenizer& tokenizer, const OutputOptions& options, const TextCallback& on_text,
-             bool at_start, const std::vector<int32_t>& prompt);
+             bool at_start, const std::vector<int32_t>& prompt, bool constrained);
 
   /// Adds a token, whose probability is needed if on_token is. False if the reader wants no more.
   bool add(int32_t token, std::optional<ChosenLogprob> logprob);

@@ -10,6 +10,8 @@
 namespace thimble {
 namespace {
 
+constexpr std::string_view kSpace = " \t\r\n";
+
 /// The texts of a schema's separator, as far as they are the mark with white space.
 Result<Grammar::Node> separator_node(const std::string& regex, const char* mark, Grammar* grammar) {
   std::vector<Program> programs;
@@ -130,6 +132,27 @@ std::vector<std::string> JsonLayout::scalar_texts(const Json& value) const {
   const std::string word = has_python_words() ? python_word(value) : "";
   if (!word.empty()) texts.push_back(word);
   return texts;
+}
+
+bool JsonLayout::can_read_name(const std::string& name, bool is_argument) const {
+  if (!(is_argument ? argument_names_ : names_).notation().quote.empty()) return true;
+  if (name.empty()) return false;
+  if (is_argument) {
+    return arguments_->before_name.empty() ||
+           name.find_first_of(arguments_->before_value) == name.npos;
+  }
+  return name.find_first_of(":{},\"<[]") == name.npos && kSpace.find(name.front()) == kSpace.npos &&
+         kSpace.find(name.back()) == kSpace.npos;
+}
+
+std::optional<std::string> JsonLayout::unreadable_name(const Json& value, bool is_arguments) const {
+  for (const std::string& name : value.keys) {
+    if (!can_read_name(name, is_arguments)) return name;
+  }
+  for (const Json& one : value.values) {
+    if (const auto name = unreadable_name(one, false)) return name;
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> JsonLayout::name_texts(const std::string& name) const {

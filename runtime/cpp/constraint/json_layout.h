@@ -73,6 +73,10 @@ class JsonLayout {
   JsonStrings& raw() { return raw_; }
   /// The texts that stand for a string, a number, a boolean or null.
   std::vector<std::string> scalar_texts(const Json& value) const;
+  /// A name in a value, of an argument if it is arguments, that stands without quotes and whose end
+  /// readers of the form would not find; none if there is no such name.
+  std::optional<std::string> unreadable_name(const Json& value, bool is_arguments) const;
+  bool can_read_name(const std::string& name, bool is_argument) const;
   /// The texts that stand for a member's name.
   std::vector<std::string> name_texts(const std::string& name) const;
   Grammar::Node any();

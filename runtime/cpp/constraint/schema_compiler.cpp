@@ -139,7 +139,10 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
     }
     if (level == Level::kArguments && type != "object") continue;
     if (value.is(Json::Kind::kArray) || value.is(Json::Kind::kObject)) {
-      nodes.push_back(exactly(value, level));
+      const auto name = layout_->unreadable_name(value, level == Level::kArguments);
+      const Status left_out = name ? leave_out_name(*name, path) : Status();
+      if (!left_out.ok()) return left_out;
+      if (!name) nodes.push_back(exactly(value, level));
       continue;
     }
     // JSON's 1.0 is a whole number, which an integer is written as.

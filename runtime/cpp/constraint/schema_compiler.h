@@ -71,6 +71,8 @@ class SchemaCompiler {
   /// The ways in which strings are written.
   std::vector<JsonStrings*> strings(Level level);
   JsonStrings& names(Level level);
+  /// A name that calls in the model's form cannot have.
+  Status leave_out_name(const std::string& name, const std::string& path);
   bool is_raw(Level level) const {
     return level == Level::kArgument && layout_->arguments()->raw_strings;
   }

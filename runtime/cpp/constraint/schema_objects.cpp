@@ -134,6 +134,11 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
       if (is_needed) return grammar_->nothing();
       continue;
     }
+    if (!layout_->can_read_name(name, level == Level::kArguments)) {
+      const Status left_out = leave_out_name(name, path);
+      if (!left_out.ok()) return left_out;
+      continue;
+    }
     const Result<Grammar::Node> node = this->node(value, path + "/properties/" + name, inside);
     if (!node.ok()) return node;
     members.push_back({name_node(name, level), *node, is_needed});
@@ -145,6 +150,12 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
   if (!more.ok()) return more.status();
   return level == Level::kArguments ? layout_->arguments(members, *more, count)
                                     : layout_->object(members, *more, count);
+}
+
+Status SchemaCompiler::leave_out_name(const std::string& name, const std::string& path) {
+  return reading_->leave_out("the JSON schema at " + path + " has the name " +
+                             quoted_json(name).substr(0, 60) +
+                             ", whose end is not clear in the model's form of calls: change it");
 }
 
 std::string SchemaCompiler::names_written(const std::string& name, Level level) {
