@@ -310,6 +310,7 @@ def gemma4(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("names", "kept"), [("cpu,xnnpack", 64), ("xnnpack,cpu", 300)])
 def test_a_model_with_windows_and_shared_keys(
     names: str, kept: int, gemma4: Path, tmp_path: Path, cpp_build: Path
@@ -331,6 +332,7 @@ def test_a_model_with_windows_and_shared_keys(
     assert result.agreement.error <= result.agreement.tolerance
 
 
+@pytest.mark.check
 def test_the_caches_are_those_of_the_delegate_that_takes_the_program(gemma4: Path) -> None:
     """The preferred one, which keeps the whole context, refuses it."""
     options = ExportOptions(

@@ -122,6 +122,7 @@ def test_prefill_and_decode_agree_through_the_state(int4: Case) -> None:
     require_agreement(int4, some_tokens(int4.model.config, LENGTHS), LENGTHS)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("experts", "scheme"),
     [(EXACT, Scheme("rtn4")), *checked_rows([(EXPERTS, Scheme("none"))])],

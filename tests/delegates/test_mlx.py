@@ -97,6 +97,7 @@ def test_8_bit_layers_and_biases(tmp_path: Path) -> None:
     require_agreement(mlx(quantized_model(random_model(config), PLAIN_RTN8), tmp_path))
 
 
+@pytest.mark.check
 def test_windows(tmp_path: Path) -> None:
     """Of several positions, of one, and none."""
     (layer,) = SMALL.layers
@@ -120,6 +121,7 @@ def test_the_complete_decoder_is_one_call(int4: Case) -> None:
     assert load(int4.path) is None
 
 
+@pytest.mark.check
 def test_an_etrecord(tmp_path: Path) -> None:
     model = quantized_model(random_model(SMALL), Scheme("rtn4"))
     lowered = lower(capture(model, CONTEXT, 16), {}, {}, with_etrecord=True)

@@ -143,6 +143,7 @@ def test_a_profile_tells_methods_apart(program: Program, pte: Path, tmp_path: Pa
     assert facts.exit_code == 0 and "remember_apart, agreement" in facts.output, facts.output
 
 
+@pytest.mark.check
 def test_integers_of_shared_linears_are_stored_once(tmp_path: Path) -> None:
     """GPTQ solves each once, whatever the methods' calibration inputs are."""
     path = tmp_path / "deep.pte"

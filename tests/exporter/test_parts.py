@@ -54,6 +54,7 @@ def test_parts_on_the_cpu_delegate_share_weights_and_caches(
         assert list(one.generate(PROMPT, 12)) == list(other.generate(PROMPT, 12))
 
 
+@pytest.mark.check
 def test_stock_runs_the_parts(shared_data: Path, tmp_path: Path) -> None:
     """In ExecuTorch's own runner of several kinds of inputs, text alone says what it says in the
     runner of text."""

@@ -29,6 +29,7 @@ def run(cache: Path, *arguments: str | Path, given: str = "") -> subprocess.Comp
     )
 
 
+@pytest.mark.check
 def test_a_checkpoint_is_exported_once(
     cpp_build: Path, one_layer_checkpoint: Path, cache: Path, tmp_path: Path
 ) -> None:
