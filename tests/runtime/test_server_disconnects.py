@@ -11,8 +11,8 @@ import httpx
 import pytest
 from support.servers import Server, export_caller, resident, serving, wait_for
 
-CLIENTS, SECONDS = 50, 240
-WARM_UP = 120  # on two cores that others use too the memory has its size after some 100 seconds
+CLIENTS, SECONDS = 50, 180
+WARM_UP = 60
 USER = [{"role": "user", "content": "Once upon a time"}]
 # Of each path: its body beside the model and how an answer's length is limited there, and the end
 # of a complete stream. Stored responses would fill their store.
