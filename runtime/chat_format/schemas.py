@@ -1,7 +1,7 @@
 """JSON schemas of a call's arguments: which properties they have, each with a schema of its own."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,31 +14,38 @@ _DATA = ("const", "enum", "default", "example", "examples")  # keywords whose va
 
 @dataclass
 class Property:
-    """Where a schema tells what a property is: JSON pointers, as in `$ref`."""
+    """Where a schema tells what a property is: JSON pointers, as in `$ref`.
+
+    Attributes:
+        options: further places, of which one holds.
+    """
 
     places: list[str] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
     required: bool = False
 
 
 def properties_of(root: Mapping[str, Any]) -> dict[str, Property]:
-    """Returns the properties of an object's schema, those of its `$ref` and `allOf` included."""
+    """Returns the properties of an object's schema, those of its `$ref`, `allOf`, `anyOf` and
+    `oneOf` included."""
     properties: dict[str, Property] = {}
     required: set[str] = set()
 
-    def walk(schema: Any, place: str, depth: int) -> None:
+    def walk(schema: Any, place: str, depth: int, is_option: bool = False) -> None:
         if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
             return
         for key, value in schema.items():
             if key == "$ref" and isinstance(value, str):
-                walk(target(value, root), value, depth + 1)
-            elif key == "allOf" and isinstance(value, list):
+                walk(target(value, root), value, depth + 1, is_option)
+            elif key in ("allOf", "anyOf", "oneOf") and isinstance(value, list):
                 for n, part in enumerate(value):
-                    walk(part, f"{place}/allOf/{n}", depth + 1)
+                    walk(part, f"{place}/{key}/{n}", depth + 1, is_option or key != "allOf")
             elif key == "properties" and isinstance(value, Mapping):
                 for name in value:
                     one = properties.setdefault(name, Property())
-                    one.places.append(f"{place}/properties/{_escaped(name)}")
-            elif key == "required" and isinstance(value, list | tuple):
+                    places = one.options if is_option else one.places
+                    places.append(f"{place}/properties/{_escaped(name)}")
+            elif key == "required" and isinstance(value, list | tuple) and not is_option:
                 required.update(name for name in value if isinstance(name, str))
 
     walk(root, "#", 0)
@@ -59,15 +66,18 @@ def unlisted_place(name: str, root: Mapping[str, Any]) -> str | None:
     return "#/additionalProperties" if "additionalProperties" in root else None
 
 
-def schema_at(places: list[str], root: Mapping[str, Any]) -> Any:
-    """Returns a schema that stands alone, of what all places in a schema say together."""
-    if not places:
+def schema_at(places: list[str], root: Mapping[str, Any], options: Sequence[str] = ()) -> Any:
+    """Returns a schema that stands alone, of what all places in a schema say together, and one of
+    the options."""
+    parts: list[dict[str, Any]] = [{"$ref": moved(place)} for place in places]
+    if options:
+        parts.append({"anyOf": [{"$ref": moved(place)} for place in options]})
+    if not parts:
         return True
-    (place, *others) = places
-    schema = target(place, root)
-    if not others and not any(_references(schema)):
+    (_, *others) = parts
+    schema = target(places[0], root) if places else None
+    if not others and not options and not any(_references(schema)):
         return schema
-    parts = [{"$ref": moved(place)} for place in places]
     own = parts[0] if not others else {"allOf": parts}
     return {**own, "$defs": {"parameters": _with_moved(root)}}
 

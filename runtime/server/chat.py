@@ -122,12 +122,7 @@ class ChatAnswers:
         return error.body()
 
     def _left_out(self, answer: Answer) -> dict[str, Any]:
-        """What was left out of the request's schemas, if anything was."""
-        sentences = answer.stats.get("left_out")
-        if not sentences:
-            return {}
-        explain = self._prompts[0].explained
-        return {"schema_left_out": [explain(s, OPENAI.answer_field) for s in sentences]}
+        return OPENAI.left_out(answer.stats, self._prompts)
 
     def _read(self, index: int, more: Any) -> list[Event]:
         if more is None:

@@ -1,10 +1,11 @@
 """How the clients of each interface read streams and errors."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.chat_format.conversation import Prompt
 from runtime.server.errors import HttpError
 
 _Json = dict[str, Any]
@@ -35,6 +36,14 @@ class Interface:
     media_type: str = "text/event-stream"
     waiting: str = ": waiting\n\n"
     end: str = ""
+
+    def left_out(self, stats: _Json, prompts: Sequence[Prompt]) -> _Json:
+        """What was left out of the request's schemas, if anything was, by its own fields."""
+        sentences = stats.get("left_out")
+        if not sentences:
+            return {}
+        told = [p.explained(s, self.answer_field) for p in prompts[:1] for s in sentences]
+        return {"schema_left_out": told or sentences}
 
 
 def _text(value: _Json) -> str:

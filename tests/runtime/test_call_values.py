@@ -225,6 +225,7 @@ def test_a_string_that_cannot_be_told_from_its_end_is_refused(cpp_build: Path) -
     )
 
 
+OPEN = {"additionalProperties": {"type": "integer"}}
 NAMES = ["a b", "k'q", "$x.y/z", "größe", "a=b", "#", "k\\b", "None"]
 ENDLESS = {
     "gemma-4": ["", "a:b", "a,b", "a}", "{a", "[a", "a]", 'a"b', "<a", " a", "a\n"],
@@ -289,6 +290,8 @@ def test_strings_hold_to_their_schema(
         ({"propertyOrdering": ["z", "x"]}, {"z": 1, "x": 2}, {"x": 1, "z": 2}),
         ({"not": {"required": ["x"]}}, {"y": 1}, {"x": 1}),
         ({"patternProperties": {"^n": {"const": 3}}}, {"x": 1, "n1": 3}, {"x": 1, "n1": 4}),
+        ({**OPEN, "propertyNames": {"maxLength": 1}}, {"a": 3}, {"12": 3}),
+        ({**OPEN, "propertyNames": {"pattern": "^b"}}, {"b": 3}, {"true": 3}),
     ],
 )
 def test_what_a_schema_says_of_all_arguments(
@@ -343,6 +346,7 @@ STRING = '<|"|>VALUE<|"|>'
         ({"properties": {"b": {}, "a": {}}}, "{a:1,b:{c:[true]}}", "{b:1,a:1}"),
         ({"type": "object"}, '{b:<|"|>1<|"|>}', '{"b":1}'),
         ({"propertyNames": {"pattern": "^b"}, "type": "object"}, "{bc:1}", "{c:1}"),
+        ({"propertyNames": {"pattern": "^b"}, "type": "object"}, "{b:1}", "{True:1}"),
     ],
 )
 def test_values_with_quotes_of_their_own(
@@ -357,6 +361,8 @@ def test_values_with_quotes_of_their_own(
 @pytest.mark.parametrize(
     "parameters",
     [
+        {"anyOf": [{"properties": {"x": {"const": 12}}}, {"properties": {"y": {"const": 1}}}]},
+        {"oneOf": [{"$ref": "#/$defs/n"}], "$defs": {"n": {"properties": {"x": {"const": 12}}}}},
         {"properties": {"x": {"$ref": "#/properties/y"}, "y": {"type": "integer"}}},
         {"$ref": "#/$defs/a~1b%25", "$defs": {"a/b%": {"properties": {"x": {"type": "integer"}}}}},
         {"allOf": [{"properties": {"x": {"type": "integer"}}}, {"required": ["x"]}]},

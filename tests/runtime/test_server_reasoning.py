@@ -51,11 +51,12 @@ def answer_of(tmp_path: Any) -> list[Answer]:
     return [answer]
 
 
-def replies(interface: str, kept: list[Any]) -> Any:
+def replies(interface: str, kept: list[Any], json_schema: bool | None = None) -> Any:
     prompt = prepare(
         TEMPLATE,
         [{"role": "user", "content": "x"}],
         tools=[{"type": "function", "function": TOOL}],
+        json_schema=json_schema,
     )
     match interface:
         case "responses":
@@ -67,9 +68,9 @@ def replies(interface: str, kept: list[Any]) -> Any:
                 ASKED, prompt, prompt.reader, count, lambda *given: kept.append(given)
             )
         case "messages":
-            return MessageAnswers("m", prompt.reader)
+            return MessageAnswers("m", prompt.reader, [prompt])
         case _:
-            return OllamaAnswers("m", prompt.reader, ChatLines())
+            return OllamaAnswers("m", prompt.reader, ChatLines(), [prompt])
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -140,6 +141,24 @@ def test_a_message(size: int, tmp_path: Any) -> None:
     assert turn.reasoning_content == THOUGHT and turn.content == TEXT
     assert turn.tool_calls is not None and turn.tool_calls[0].id == told.tool_call_id
     assert (told.content, more.content) == ("found", "And?")
+
+
+@pytest.mark.parametrize(
+    ("interface", "field"),
+    [("responses", "text.format"), ("messages", "output_config.format"), ("ollama", "format")],
+)
+def test_what_was_left_out_of_a_schema(interface: str, field: str, tmp_path: Any) -> None:
+    """Is told of the client's own fields, whole and at the end of a stream."""
+    answers = answer_of(tmp_path)
+    answers[0].stats = {**STATS, "left_out": ["the rule schema-of-the-answer: no if"]}
+    whole = asyncio.run(replies(interface, [], True).whole(answers, events(7)))
+    (sentence,) = whole["schema_left_out"]
+    assert sentence.startswith(field) and sentence.endswith(": no if")
+
+    async def gather() -> list[Any]:
+        return [chunk async for chunk in replies(interface, [], True).chunks(answers, events(7))]
+
+    assert json.dumps([sentence]) in json.dumps(asyncio.run(gather())[-2:])
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

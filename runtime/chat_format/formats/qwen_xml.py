@@ -43,7 +43,10 @@ class QwenXml:
             raise ValueError("a call has no function")
         name, body = match.groups()
         root = next((tool.parameters for tool in tools if tool.name == name), {})
-        schemas = {n: schema_at(one.places, root) for n, one in properties_of(root).items()}
+        schemas = {
+            name: schema_at(one.places, root, one.options)
+            for name, one in properties_of(root).items()
+        }
         arguments, at = {}, 0
         while at < len(body.rstrip()):
             argument = _ARGUMENT.match(body, at)

@@ -171,9 +171,16 @@ Result<std::optional<Program>> SchemaCompiler::names_of(const Json& schema, cons
                                                         Level level) {
   const Json* allowed = schema.find("propertyNames");
   if (allowed == nullptr) return std::optional<Program>();
-  // Values that are no strings are no names: other_members() has strings alone.
+  // Without quotes, values that are no strings would look like names.
+  Json string = Json::object();
+  string.set("type", Json::string("string"));
+  Json named = both(*allowed, string);
+  if (allowed->is(Json::Kind::kObject) && allowed->find("type") == nullptr) {
+    named = *allowed;  // at its own place, which errors name
+    named.set("type", Json::string("string"));
+  }
   Result<std::optional<Program>> program =
-      program_of(*allowed, names(level).notation(), path + "/propertyNames");
+      program_of(named, names(level).notation(), path + "/propertyNames");
   if (!program.ok()) return program.status();
   if (*program) return program;
   Grammar none;

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
+from runtime.chat_format.conversation import Prompt
 from runtime.chat_format.reader import Reader
 from runtime.server.errors import HttpError
 from runtime.server.interface import ANTHROPIC
@@ -22,8 +23,9 @@ _REASONS = {
 
 
 class MessageAnswers:
-    def __init__(self, model: str, reader: Reader) -> None:
+    def __init__(self, model: str, reader: Reader, prompts: Sequence[Prompt] = ()) -> None:
         self._answer = OneAnswer(reader)
+        self._prompts = prompts
         self._blocks: list[_Json] = []
         self._grows = False  # the last block
         self._id = f"msg_{secrets.token_hex(12)}"
@@ -33,7 +35,8 @@ class MessageAnswers:
         async for event in self._answer.read(events):
             self._add(event)
         stats = answers[0].stats
-        return self._message(self._end(stats), _usage(stats))
+        message = self._message(self._end(stats), _usage(stats))
+        return {**message, **ANTHROPIC.left_out(stats, self._prompts)}
 
     async def chunks(self, answers: Sequence[Answer], events: _Events) -> AsyncIterator[_Json]:
         begun = {"input_tokens": 0, "output_tokens": 0}
@@ -45,7 +48,8 @@ class MessageAnswers:
         for chunk in self._close():
             yield chunk
         stats = answers[0].stats
-        yield {"type": "message_delta", "delta": self._end(stats), "usage": _usage(stats)}
+        ended = {"type": "message_delta", "delta": self._end(stats), "usage": _usage(stats)}
+        yield {**ended, **ANTHROPIC.left_out(stats, self._prompts)}
         yield {"type": "message_stop"}
 
     def failed(self, error: HttpError) -> _Json:

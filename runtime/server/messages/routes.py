@@ -24,8 +24,8 @@ def routes(answering: Answering) -> list[Route]:
         chat = chat_of(await gate.body(request, MessageRequest))
         async with answering.turn(request, chat.model) as turn:
 
-            def replies(_prompts: list[Prompt], readers: list[Reader]) -> MessageAnswers:
-                return MessageAnswers(turn.served.name, readers[0])
+            def replies(prompts: list[Prompt], readers: list[Reader]) -> MessageAnswers:
+                return MessageAnswers(turn.served.name, readers[0], prompts)
 
             return await turn.converse(chat, replies, ANTHROPIC)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
+from runtime.chat_format.conversation import Prompt
 from runtime.chat_format.reader import Reader
 from runtime.server.errors import HttpError
 from runtime.server.interface import OLLAMA
@@ -55,8 +56,15 @@ class GenerateLines:
 
 
 class OllamaAnswers:
-    def __init__(self, model: str, reader: Reader, lines: ChatLines | GenerateLines) -> None:
+    def __init__(
+        self,
+        model: str,
+        reader: Reader,
+        lines: ChatLines | GenerateLines,
+        prompts: Sequence[Prompt] = (),
+    ) -> None:
         self._model = model
+        self._prompts = prompts
         self._answer = OneAnswer(reader)
         self._lines = lines
         self._began = time.monotonic()
@@ -89,7 +97,6 @@ class OllamaAnswers:
 
     def _end(self, stats: _Json) -> _Json:
         reason = "stop" if self._answer.stop is not None else finish_reason(stats)
-        left_out = stats.get("left_out")
         return {
             "done": True,
             "done_reason": reason,
@@ -99,7 +106,7 @@ class OllamaAnswers:
             "prompt_eval_duration": int(stats["ttft_s"] * _NANOSECONDS),
             "eval_count": stats["generated_tokens"],
             "eval_duration": int(stats["decode_s"] * _NANOSECONDS),
-            **({"schema_left_out": left_out} if left_out else {}),
+            **OLLAMA.left_out(stats, self._prompts),
         }
 
 

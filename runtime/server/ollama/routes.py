@@ -41,8 +41,8 @@ def routes(answering: Answering) -> list[Route]:
         tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
         fields = {**body.fields, "messages": _messages(body.messages), "tools": tools or None}
 
-        def replies(_prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
-            return OllamaAnswers(body.model, readers[0], ChatLines())
+        def replies(prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
+            return OllamaAnswers(body.model, readers[0], ChatLines(), prompts)
 
         async with answering.turn(request, body.model, keep=body.keep) as turn:
             return await turn.converse(chat_request(fields), replies, OLLAMA)
@@ -50,8 +50,8 @@ def routes(answering: Answering) -> list[Route]:
     async def generate(request: Request) -> Response:
         body = await gate.body(request, GenerateBody)
 
-        def replies(_prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
-            return OllamaAnswers(body.model, readers[0], GenerateLines())
+        def replies(prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
+            return OllamaAnswers(body.model, readers[0], GenerateLines(), prompts)
 
         if not body.prompt:
             return await loaded(request, body, GenerateLines())

@@ -136,10 +136,7 @@ class ResponseAnswers:
         if status == "incomplete":
             response["incomplete_details"] = {"reason": "max_output_tokens"}
         response["usage"] = await self._usage(stats)
-        left_out = stats.get("left_out")
-        if left_out:
-            explain = self._prompt.explained
-            response["schema_left_out"] = [explain(s, RESPONSES.answer_field) for s in left_out]
+        response |= RESPONSES.left_out(stats, [self._prompt])
         if self._request.store is not False:
             self._keep(response, messages_of(ITEMS.validate_python(self._output)))
         return self._chunk(f"response.{status}", response=response)
