@@ -185,7 +185,7 @@ class Odd(nn.Module):
             "counted": rows * torch.full((6,), samples) + torch.ones(samples, 6).sum(0),
             "empty": rows[:, 4:],
             "joined": torch.cat([self.front.expand(samples, 1, 2, 2, 6), self.linear(deep)], 1),
-            "doubled": torch.add(rows.mean((1, 2), keepdim=True), rows, alpha=2),
+            "doubled": torch.add(rows.mean()[None], rows, alpha=2),
             "attended": self.pooling(x, x, x)[0],
             "mean_of_all": rows + rows.mean(),
         }
