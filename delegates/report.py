@@ -79,8 +79,9 @@ class DelegationReport:
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The delegates that a run of the program needs."""
-        return tuple(part.delegate for part in self.parts if part.calls) or (self.delegate,)
+        """The delegates that a run of the program needs; all where none of them is called."""
+        called = tuple(part.delegate for part in self.parts if part.calls)
+        return called or tuple(self.delegate.split(","))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON, with lists instead of tuples."""

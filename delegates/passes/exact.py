@@ -125,7 +125,14 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.nn.functional.linear(x[None], weight, bias)[0]
 
 
+def _add(x: Tensor, y: Tensor, alpha: float = 1) -> Tensor:
+    """The kernel multiplies the other part where the first has one number; that of differences is
+    right."""
+    return NotImplemented if alpha == 1 else torch.sub(x, y, alpha=-alpha)
+
+
 EXACT: Mapping[Any, Callable[..., Any]] = {
+    _aten.add.Tensor: _add,
     _aten.linear.default: _linear,
     _aten.layer_norm.default: _layer_norm,
     _aten.group_norm.default: _group_norm,

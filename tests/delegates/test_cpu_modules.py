@@ -9,6 +9,7 @@ import support.module_nets as nets
 import torch
 from torch.utils._pytree import tree_leaves
 
+from delegates import DelegateError
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
 from exporter.module.source_name import SourceName
@@ -53,6 +54,27 @@ def test_masks_that_inputs_give_are_in_the_call(tmp_path: Path, cpp_build: Path)
     with Program(path) as program:
         got = program(tokens.numpy(), seen.numpy())
     np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "claimed"), [("odd", True), ("averaging", False)])
+def test_what_it_does_not_take_is_right(
+    name: str, claimed: bool, tmp_path: Path, cpp_build: Path
+) -> None:
+    options = ModuleOptions(SourceName(SOURCE, f"make_{name}"), tmp_path / "m.pte", delegate="cpu")
+    made = export_module(options).methods["forward"]
+    assert made.agreement is not None and {"batch = 5"} <= set(made.agreement.inputs)
+    assert made.agreement.error < 1e-5 and made.delegation.calls >= 1
+    ours = [each for each in made.delegation.delegated if each.startswith("thimble::")]
+    assert bool(ours) == claimed and not any("thimble" in each for each in made.delegation.left)
+
+
+def test_an_operator_of_ours_that_is_left_is_refused(tmp_path: Path) -> None:
+    """A linear of integers of one vector: neither the op list nor a kernel has it."""
+    options = ModuleOptions(
+        SourceName(SOURCE, "make_averaging"), tmp_path / "m.pte", "int8", delegate="cpu"
+    )
+    with pytest.raises(DelegateError, match=r"takes thimble::linear \(.*module_nets.py:\d+\)"):
+        export_module(options)
 
 
 def test_int8_linears_of_a_module_are_in_the_call(tmp_path: Path, cpp_build: Path) -> None:

@@ -167,6 +167,52 @@ class Folding(nn.Module):
         return folded, F.avg_pool2d(whole, 2), whole[:, 3:9, 2:, ::3]
 
 
+class Odd(nn.Module):
+    """Forms that the op list does not have, and sizes that only seem to be the batch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(6, 6), nn.LayerNorm(6)
+        self.front = nn.Parameter(torch.randn(1, 1, 2, 2, 6))
+        self.pooling = nn.MultiheadAttention(6, 1, batch_first=True)
+
+    def forward(self, x: Tensor, deep: Tensor) -> dict[str, Tensor]:
+        rows = self.linear(x)
+        samples = x.shape[0]
+        return {
+            "first_two": rows[:2] * 2,
+            "rolled": rows.roll(2, 0).relu(),
+            "counted": rows * torch.full((6,), samples) + torch.ones(samples, 6).sum(0),
+            "empty": rows[:, 4:],
+            "joined": torch.cat([self.front.expand(samples, 1, 2, 2, 6), self.linear(deep)], 1),
+            "doubled": torch.add(rows.mean()[None], rows, alpha=2),
+            "attended": self.pooling(x, x, x)[0],
+            "mean_of_all": rows + rows.mean(),
+        }
+
+
+class Averaging(nn.Module):
+    """A norm of one vector, which the op list refuses after it was claimed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(self.norm(x.mean((0, 1)))) + self.linear(x)
+
+
+def make_odd() -> object:
+    torch.manual_seed(6)
+    batch = {0: Dim("batch", min=2, max=5)}
+    return Odd(), (torch.randn(2, 4, 6), torch.randn(2, 3, 2, 2, 6)), (batch, batch)
+
+
+def make_averaging() -> object:
+    torch.manual_seed(7)
+    return Averaging(), (torch.randn(2, 4, 6),), ({0: Dim("batch", min=1, max=5)},)
+
+
 def make_summing() -> object:
     torch.manual_seed(3)
     return Summing(), (torch.randn(2, 3, 12, 8),), ({0: BATCH},)

@@ -198,11 +198,13 @@ class Values:
 
     def fits(self, op: "Op") -> bool:
         """Whether an op can be of this graph: whether its kind can, and whether all its rows are of
-        one sequence, or of as many samples."""
+        one sequence, or of as many samples, with a number at least."""
         if not (op.BY_SAMPLE if self.by_sample else op.BY_TOKEN):
             return False
         nodes = [rows.node for rows in (*op.reads(), op.output) if rows.node is not None]
         if any(self.constants.name(node) is not None for node in nodes):
+            return False
+        if any(0 in shape_of(node) for node in nodes):
             return False
         if not self.by_sample:
             return all(shape_of(node)[0] == 1 for node in nodes)

@@ -18,6 +18,10 @@ from delegates.op_list.rewrite.places import SAMPLES, Placed, concrete, row_of
 from delegates.op_list.rewrite.settle import Settling
 
 _aten = torch.ops.aten
+_SIZED = (
+    *(_aten.expand.default, _aten.view.default, _aten.reshape.default),
+    *(_aten._unsafe_view.default, _aten.zeros.default, _aten.ones.default, _aten.repeat.default),
+)
 _MOST_NUMBERS = 1 << 24  # of a constant that is computed here
 
 
@@ -75,11 +79,21 @@ class Layouts:
         given = {x: self._constant(x) for x in node.all_input_nodes if value_of(x) is not None}
         if any(known is None for known in given.values()) or target._schema.is_mutable:
             return None
+        if self._counts_samples(node):
+            return None
         args, kwargs = concrete(self.editing, (list(node.args), list(node.kwargs.values())))
         args, kwargs = map_arg((args, kwargs), lambda x: given[x])
         with torch.no_grad():
             result: Tensor = target(*args, **dict(zip(node.kwargs, kwargs, strict=True)))
         return result
+
+    def _counts_samples(self, node: Node) -> bool:
+        """Whether the numbers of what no input changes may depend on how many samples there are."""
+        sizes = [x for x in node.all_input_nodes if value_of(x) is None]
+        if sizes and node.target not in _SIZED:
+            return True
+        constants = [x for x in node.all_input_nodes if value_of(x) is not None]
+        return not _differs(node) and any(map(_differs, constants))
 
     def whole(self, node: Node) -> Placed | None:
         """A value as rows that have each of its numbers once."""
@@ -106,6 +120,7 @@ class Layouts:
             is_float(node)
             and value is not None
             and value.dim() > 1
+            and prod(value.shape[1:]) > 0
             and str(value.shape[0]) == str(self._batch)
             and node not in self.editing.constants
             and self.table(node) is None
@@ -154,3 +169,9 @@ class Layouts:
         if placed.factor is not None or row_of(placed) is None or not placed.is_whole():
             placed = self.settling.natural(beside, placed)
         return None if placed is None or row_of(placed) is None else placed
+
+
+def _differs(node: Node) -> bool:
+    """Whether the shape of a value differs from call to call."""
+    value = value_of(node)
+    return value is not None and not all(isinstance(size, int) for size in value.shape)

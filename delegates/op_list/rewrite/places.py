@@ -99,6 +99,14 @@ def batch_dim(placed: Placed) -> int | None:
     return None
 
 
+def is_of_any_batch(placed: Placed, value: Tensor) -> bool:
+    """Whether a value has the batch, whose size differs from call to call, where its indices have
+    it: SAMPLES may be the size of another dimension, or where a slice ends."""
+    differing = [dim for dim, size in enumerate(value.shape) if not isinstance(size, int)]
+    dim = batch_dim(placed)
+    return bool(differing) if dim is None else differing == [dim]
+
+
 def row_of(placed: Placed) -> Tensor | None:
     """Of a value whose last dimension is whole rows, the rows; None if it is something else."""
     width = placed.size[1]

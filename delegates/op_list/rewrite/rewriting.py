@@ -13,7 +13,14 @@ from delegates.op_list.rewrite.attending import attend
 from delegates.op_list.rewrite.convolving import convolve, mean, pool
 from delegates.op_list.rewrite.editing import Editing, arguments, is_float, value_of
 from delegates.op_list.rewrite.layouts import Layouts
-from delegates.op_list.rewrite.places import Placed, concrete, from_rows, row_of
+from delegates.op_list.rewrite.places import (
+    Placed,
+    batch_dim,
+    concrete,
+    from_rows,
+    is_of_any_batch,
+    row_of,
+)
 
 _aten = torch.ops.aten
 _thimble = torch.ops.thimble
@@ -113,14 +120,23 @@ class Rewriting(Layouts):
             given = arguments(node)
             if given.get("mode", "constant") != "constant" or given["value"] not in (None, 0):
                 return None
+        if node.target is _aten.roll.default and not isinstance(self._batch, int):
+            given, dims = arguments(node), source.index.dim()
+            if batch_dim(source) in [dim % dims for dim in given["dims"] or range(dims)]:
+                return None  # by as many as indices are computed for, it seems to move nothing
         args = concrete(self.editing, list(node.args))
         try:
             moved = source.moved(node.target, args, node.kwargs)
         except RuntimeError:  # of a size that only other numbers of samples have
             return None
-        shapes = [x.index.shape for x in (moved if isinstance(moved, list) else [moved])]
-        if value_of(node) is not None and tuple(shapes[0]) != self.shape(node):
-            return None
+        values, results = node.meta["val"], moved if isinstance(moved, list) else [moved]
+        for one, value in zip(results, values if results is moved else [values], strict=True):
+            if not one.index.numel() or list(one.index.shape) != concrete(
+                self.editing, list(value.shape)
+            ):
+                return None
+            if not isinstance(self._batch, int) and not is_of_any_batch(one, value):
+                return None
         return moved
 
     def _is_size(self, arg: Any) -> bool:

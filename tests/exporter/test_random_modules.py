@@ -1,0 +1,64 @@
+"""Random modules, exported for the CPU delegate: each file computes what its module does."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.random_modules import Case, random_module
+from support.tiers import soaked
+from torch.utils._pytree import tree_leaves
+
+import exporter.module.pipeline as pipeline
+from exporter.errors import ExportError
+from exporter.module.options import ModuleOptions
+from exporter.module.source import _read
+from exporter.module.source_name import SourceName
+from runtime import Program
+
+_TOLERANCES = {torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+
+def check(case: Case, path: Path, monkeypatch: pytest.MonkeyPatch, delegate: str = "cpu") -> None:
+    made = {"forward": _read("random", case.made())}
+    monkeypatch.setattr(pipeline, "make_methods", lambda source: made)
+    options = ModuleOptions(SourceName(path, "make"), path, delegate=delegate)
+    try:
+        pipeline.export_module(options)  # which compares several inputs itself
+    except ExportError as error:
+        if "should vary more" in str(error):  # torch's own limit of a view
+            return
+        raise
+    with Program(path) as program:
+        for batch, layout in ((case.fixed or 3, "strided"), (case.fixed or 1, "last")):
+            given = case.others(batch, layout)
+            with torch.no_grad():
+                want = tree_leaves(case.module(*given))
+            arrays = [x.float() if x.dtype is torch.bfloat16 else x for x in given]
+            found: Any = program(*(x.numpy() for x in arrays))
+            got = list(found.values()) if isinstance(found, dict) else [found]
+            for expected, numbers in zip(want, got, strict=True):
+                most = _TOLERANCES.get(expected.dtype, 1e-4)
+                wanted = expected.double().numpy()
+                assert numbers.shape == wanted.shape
+                apart = np.abs(numbers.astype(np.float64) - wanted).max()
+                assert apart <= most * max(np.abs(wanted).max(), 1e-6), case.module.described()
+
+
+# Without those whose views torch.export refuses.
+CHOSEN = (0, 2, 3, *range(5, 12))
+
+
+@pytest.mark.parametrize("seed", [*CHOSEN, *soaked(range(12, 400))])
+def test_a_random_module(
+    seed: int, tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(random_module(seed), tmp_path / "module.pte", monkeypatch)
+
+
+@pytest.mark.parametrize("seed", soaked(range(400, 600)))
+def test_a_random_module_of_two_delegates(
+    seed: int, tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(random_module(seed), tmp_path / "module.pte", monkeypatch, "cpu,xnnpack")
