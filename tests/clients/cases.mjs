@@ -64,11 +64,11 @@ const checks = {
     return right && rows.length === TEXTS.length ? "" : "the rows are wrong";
   },
   cancel: async (run) => {
-    const before = await metric(/^thimble_requests_total\{.*status="499"\} (\S+)$/gm);
+    const before = await metric(/^thimble_requests_total\{.*status="499".*\} (\S+)$/gm);
     await run();
     for (let i = 0; i < 600; i += 1) {
-      const running = await metric(/^thimble_running (\S+)$/gm);
-      const after = await metric(/^thimble_requests_total\{.*status="499"\} (\S+)$/gm);
+      const running = await metric(/^thimble_running\{[^}]*\} (\S+)$/gm);
+      const after = await metric(/^thimble_requests_total\{.*status="499".*\} (\S+)$/gm);
       if (running === 0 && after > before) return "";
       await new Promise((resolve) => setTimeout(resolve, 100));
     }

@@ -257,8 +257,9 @@ def test_keep_alive(server: Server) -> None:
     wait_for(lambda: "one" not in loaded(server))
     llama.generate("one", keep_alive="soon")  # is none
     assert "one" in loaded(server)
-    assert [seconds_of(text) for text in ("1h30m", "-1", "0", "5", "", "m", None)] == [
+    assert [seconds_of(text) for text in ("1h30m", "-1", 1e12, "0", "5", "", "m", None)] == [
         5400.0,
+        float("inf"),
         float("inf"),
         0.0,
         5.0,

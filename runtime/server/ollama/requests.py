@@ -10,6 +10,7 @@ from runtime.server.fields import Fields
 from runtime.server.requests import FunctionTool, NamesModel, TopK
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_FOR_EVER = 100 * 365 * 24 * 3600.0
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)(ns|us|ms|s|m|h)")
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
@@ -77,7 +78,8 @@ class Message(Fields):
 
 
 def seconds_of(duration: float | str | None) -> float | None:
-    """Seconds of a number or of texts such as 5m and 1h30m; below 0 is for ever; None: neither."""
+    """Seconds of a number or of texts such as 5m and 1h30m; below 0, or above what a date can
+    have, is for ever; None: neither."""
     if isinstance(duration, str):
         text = duration.removeprefix("-")
         parts = _DURATION.findall(text)
@@ -90,7 +92,7 @@ def seconds_of(duration: float | str | None) -> float | None:
         duration = -seconds if text != duration else seconds
     if duration is None or math.isnan(duration):
         return None
-    return math.inf if duration < 0 else duration
+    return duration if 0 <= duration < _FOR_EVER else math.inf
 
 
 class OllamaRequest(NamesModel):
