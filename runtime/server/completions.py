@@ -5,6 +5,7 @@ from typing import Any
 
 from runtime.binding.logprobs import TokenLogprob
 from runtime.server.errors import HttpError
+from runtime.server.interface import OPENAI
 from runtime.server.model import Answer
 from runtime.server.replies import Offsets, Reply, completion_logprobs, finish_reason, usage
 from runtime.server.requests import NO_LIMIT, CompletionRequest
@@ -66,7 +67,10 @@ class CompletionAnswers:
                 self._texts[index] += more.text
                 self._entries[index] += more.logprobs
         choices = [self._choice(index, answer) for index, answer in enumerate(answers)]
-        return {**self._reply.whole(choices, self._usage(answers)), **_left_out(answers[0])}
+        return {
+            **self._reply.whole(choices, self._usage(answers)),
+            **OPENAI.left_out(answers[0].stats, ()),
+        }
 
     async def chunks(
         self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
@@ -74,7 +78,7 @@ class CompletionAnswers:
         async for index, more in events:
             if more is None:
                 ended = self._chunk(index, "", [], finish_reason(answers[index].stats))
-                yield {**ended, **_left_out(answers[index])}
+                yield {**ended, **OPENAI.left_out(answers[index].stats, ())}
             else:
                 yield self._chunk(index, more.text, more.logprobs, None)
         options = self._request.stream_options
@@ -129,12 +133,6 @@ class CompletionAnswers:
             logprobs = completion_logprobs(entries, self._offsets[index])
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
         return self._reply.chunk([choice])
-
-
-def _left_out(answer: Answer) -> dict[str, Any]:
-    """What was left out of the request's schema, if anything was."""
-    sentences = answer.stats.get("left_out")
-    return {"schema_left_out": sentences} if sentences else {}
 
 
 def _told(answer: Answer) -> str:
