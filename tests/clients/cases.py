@@ -51,6 +51,11 @@ def look(thing: Literal["dog", "cat"], close: bool) -> str:
     return SEEN
 
 
+# A schema as OpenAI's interface has it.
+RESPONSE_FORMAT = {
+    "type": "json_schema",
+    "json_schema": {"name": "person", "schema": Person.model_json_schema()},
+}
 ARGUMENTS = {
     "type": "object",
     "properties": {
@@ -64,6 +69,18 @@ FUNCTION = {"name": "look", "description": "Looks at a thing.", "parameters": AR
 TOOL = {"type": "function", "function": FUNCTION}
 # A call, where a client cannot say that there must be one: the model makes none by itself.
 MADE_UP = {"thing": "dog", "close": True}
+
+
+def results_of(calls: list[Any]) -> list[dict[str, Any]]:
+    """The messages with the results of calls, as OpenAI's interface has both."""
+    return [
+        {
+            "role": "tool",
+            "tool_call_id": call.id,
+            "content": look(**json.loads(call.function.arguments)),
+        }
+        for call in calls
+    ]
 
 
 def report(**cases: Callable[[], Any]) -> None:

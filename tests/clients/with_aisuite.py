@@ -14,8 +14,7 @@ def ask(messages=cases.MESSAGES, **options):
 
 
 def schema():
-    named = {"name": "person", "schema": cases.Person.model_json_schema()}
-    return ask(response_format={"type": "json_schema", "json_schema": named})
+    return ask(response_format=cases.RESPONSE_FORMAT)
 
 
 cases.report(chat=ask, schema=schema, overflow=lambda: ask(cases.TOO_LONG))

@@ -1,7 +1,5 @@
 """huggingface_hub: its client of inference servers."""
 
-import json
-
 import cases
 from huggingface_hub import InferenceClient
 
@@ -22,21 +20,13 @@ def stream():
 
 
 def schema():
-    named = {"name": "person", "schema": cases.Person.model_json_schema()}
-    return ask(response_format={"type": "json_schema", "json_schema": named}).content
+    return ask(response_format=cases.RESPONSE_FORMAT).content
 
 
 def tools():
     asked = ask(tools=[cases.TOOL], tool_choice="required")
-    results = [
-        {
-            "role": "tool",
-            "tool_call_id": call.id,
-            "content": cases.look(**json.loads(call.function.arguments)),
-        }
-        for call in asked.tool_calls
-    ]
-    return ask([*cases.MESSAGES, asked, *results], tools=[cases.TOOL]).content
+    told = [*cases.MESSAGES, asked, *cases.results_of(asked.tool_calls)]
+    return ask(told, tools=[cases.TOOL]).content
 
 
 def cancel():

@@ -1,7 +1,5 @@
 """litellm: chat completions and embeddings."""
 
-import json
-
 import cases
 import litellm
 
@@ -27,15 +25,8 @@ def schema():
 
 def tools():
     message = ask(tools=[cases.TOOL], tool_choice="required").choices[0].message
-    results = [
-        {
-            "role": "tool",
-            "tool_call_id": call.id,
-            "content": cases.look(**json.loads(call.function.arguments)),
-        }
-        for call in message.tool_calls
-    ]
-    return ask([*cases.MESSAGES, message, *results], tools=[cases.TOOL]).choices[0].message.content
+    told = [*cases.MESSAGES, message, *cases.results_of(message.tool_calls)]
+    return ask(told, tools=[cases.TOOL]).choices[0].message.content
 
 
 def embeddings():

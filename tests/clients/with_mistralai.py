@@ -1,7 +1,5 @@
 """mistralai: its word for a call that there must be is "any"."""
 
-import json
-
 import cases
 from mistralai.client import Mistral
 
@@ -28,15 +26,7 @@ def schema():
 
 def tools():
     asked = ask(tools=[cases.TOOL], tool_choice="any")
-    results = [
-        {
-            "role": "tool",
-            "tool_call_id": call.id,
-            "name": "look",
-            "content": cases.look(**json.loads(call.function.arguments)),
-        }
-        for call in asked.tool_calls
-    ]
+    results = [{**one, "name": "look"} for one in cases.results_of(asked.tool_calls)]
     return ask([*cases.MESSAGES, asked, *results], tools=[cases.TOOL]).content
 
 

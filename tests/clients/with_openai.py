@@ -1,7 +1,5 @@
 """openai: chat completions and embeddings."""
 
-import json
-
 import cases
 from openai import OpenAI
 
@@ -29,15 +27,7 @@ def schema():
 def tools():
     must = {"tools": [cases.TOOL], "tool_choice": "required"}
     message = client.chat.completions.create(**ASKED, **must).choices[0].message
-    results = [
-        {
-            "role": "tool",
-            "tool_call_id": call.id,
-            "content": cases.look(**json.loads(call.function.arguments)),
-        }
-        for call in message.tool_calls
-    ]
-    told = [*cases.MESSAGES, message, *results]
+    told = [*cases.MESSAGES, message, *cases.results_of(message.tool_calls)]
     answer = client.chat.completions.create(model=cases.MODEL, messages=told, tools=[cases.TOOL])
     return answer.choices[0].message.content
 

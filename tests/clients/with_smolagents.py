@@ -21,9 +21,7 @@ def stream():
 
 
 def schema():
-    named = {"name": "person", "schema": cases.Person.model_json_schema()}
-    wanted = {"type": "json_schema", "json_schema": named}
-    return model().generate([USER], response_format=wanted).content
+    return model().generate([USER], response_format=cases.RESPONSE_FORMAT).content
 
 
 def tools():

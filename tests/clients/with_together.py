@@ -1,7 +1,5 @@
 """together: chat completions and embeddings."""
 
-import json
-
 import cases
 from together import Together
 
@@ -23,21 +21,12 @@ def stream():
 
 
 def schema():
-    named = {"name": "person", "schema": cases.Person.model_json_schema()}
-    return ask(response_format={"type": "json_schema", "json_schema": named}).content
+    return ask(response_format=cases.RESPONSE_FORMAT).content
 
 
 def tools():
     asked = ask(tools=[cases.TOOL], tool_choice="required")
-    results = [
-        {
-            "role": "tool",
-            "tool_call_id": call.id,
-            "content": cases.look(**json.loads(call.function.arguments)),
-        }
-        for call in asked.tool_calls
-    ]
-    told = [*cases.MESSAGES, asked.model_dump(), *results]
+    told = [*cases.MESSAGES, asked.model_dump(), *cases.results_of(asked.tool_calls)]
     return ask(told, tools=[cases.TOOL]).content
 
 
