@@ -162,13 +162,13 @@ def find_attention(editing: Editing, sample: Node) -> None:
 
 
 def _is_float(node: Any) -> bool:
+    """Of any sizes, unlike editing.is_float."""
     value = value_of(node)
     return value is not None and value.dtype is torch.float32
 
 
 def _is_heads(node: Any) -> bool:
-    value = value_of(node)
-    return value is not None and value.dtype is torch.float32 and value.dim() in (3, 4)
+    return _is_float(node) and node.meta["val"].dim() in (3, 4)
 
 
 def _write_attention(editing: Editing, softmax: Node, sample: Node) -> None:
@@ -201,9 +201,7 @@ def _write_attention(editing: Editing, softmax: Node, sample: Node) -> None:
             if masks[-1] is None:
                 return
             score = _same(scores[0])
-        elif score.target in (_aten.mul.Tensor, _aten.div.Tensor) and isinstance(
-            right, int | float
-        ):
+        elif score.target in _SCALES and isinstance(right, int | float):
             scale = scale * right if score.target is _aten.mul.Tensor else scale / right
             score = _same(left)
         else:
