@@ -71,6 +71,17 @@ class Chat:
         say = self._chosen(library().thimble_chat_say)
         return self._runner._stream(say, message, answer, dropped_turns)
 
+    def add(self, message: str, answer: str) -> None:
+        """Adds a turn that was had before, such as one that a program kept. Nothing is computed
+        before the next message.
+
+        Raises:
+            RunnerError: the runner is closed or busy.
+        """
+        texts = [utf8_of(name, text) for name, text in (("message", message), ("answer", answer))]
+        arguments = [argument for data in texts for argument in (data, len(data))]
+        self._runner._call(self._chosen(library().thimble_chat_add), *arguments)
+
     def reset(self) -> None:
         """Removes every turn; the system prompt stays.
 

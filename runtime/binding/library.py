@@ -169,6 +169,7 @@ def _declare(lib: ctypes.CDLL) -> None:
             *(number, pointer, text, size, options, TextCallback, pointer),
             *(ctypes.POINTER(wide), text, size),
         ),
+        "chat_add": (number, pointer, text, size, text, size, text, size),
         "chat_begin": (wide, pointer, text, size, text, size),
         "chat_choose": (number, pointer, wide, text, size),
         "chat_end": (None, pointer, wide),

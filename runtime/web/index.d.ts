@@ -80,6 +80,11 @@ export interface ChatOptions extends GenerateOptions {
   system?: string;
 }
 
+export interface Message {
+  role: "user" | "assistant";
+  content: string;
+}
+
 /** A conversation of its own beside the model's others. */
 export interface Chat {
   /**
@@ -154,10 +159,11 @@ export interface Model {
   /** Removes every turn of the conversation; the system message stays. */
   resetChat(): Promise<void>;
   /**
-   * Begins another conversation, to which chat() does not belong.
+   * Begins another conversation, to which chat() does not belong. `messages` were said before:
+   * the user's and the assistant's in turn.
    * @throws RunnerError also if the file has no chat template
    */
-  newChat(options?: { system?: string }): Promise<Chat>;
+  newChat(options?: { system?: string; messages?: Message[] }): Promise<Chat>;
   /** Ends the answer at work after its next token; it keeps what it has. */
   stop(): void;
   /** Ends the worker, and with it the model's memory. */

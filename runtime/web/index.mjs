@@ -57,8 +57,9 @@ class Model {
     await this.#reset(FIRST_CHAT);
   }
 
-  async newChat({ system = "" } = {}) {
-    const message = { call: "beginChat", system: String(system), gone: this.#gone };
+  async newChat({ system = "", messages = [] } = {}) {
+    const turns = turnsOf(messages);
+    const message = { call: "beginChat", system: String(system), turns, gone: this.#gone };
     const number = await this.#ask(message);
     this.#gone = this.#gone.filter((one) => !message.gone.includes(one));
     const chat = {
@@ -149,6 +150,19 @@ function checkThreads(threads) {
   if (Number.isInteger(threads) && 1 <= threads && threads <= MOST_THREADS) return;
   throw new RunnerError(
     `threads is ${threads}, but must be a whole number from 1 to ${MOST_THREADS}, or left out`,
+  );
+}
+
+/** Messages as pairs: what the user said, and the answer. */
+function turnsOf(messages) {
+  const isInTurn = ({ role }, i) => role === (i % 2 === 0 ? "user" : "assistant");
+  if (messages.length % 2 === 0 && messages.every(isInTurn)) {
+    const texts = messages.map(({ content }) => String(content));
+    return Array.from({ length: texts.length / 2 }, (_, i) => texts.slice(2 * i, 2 * i + 2));
+  }
+  const roles = messages.map(({ role }) => role).join(", ") || "none";
+  throw new RunnerError(
+    `the roles of messages are ${roles}, but must be user and assistant in turn, assistant's last`,
   );
 }
 

@@ -87,12 +87,14 @@ export class Runner {
   /**
    * Begins a conversation beside those that there are.
    * @param {string} system the system message; "": none
+   * @param {[string, string][]} turns messages and answers with which it begins
    * @param {bigint[]} gone the numbers of conversations to forget
    * @returns {bigint} its number, above 0
    * @throws {RunnerError}
    */
-  beginChat(system, gone) {
+  beginChat(system, turns, gone) {
     const { thimble_chat_begin: begin, thimble_chat_end: end } = this.#exports;
+    const { thimble_chat_add: add } = this.#exports;
     let number;
     this.#call((frame) => {
       const { at, size } = frame.text(system);
@@ -100,6 +102,13 @@ export class Runner {
       number = begin(this.#runner, at, size, frame.error, ERROR_BYTES);
       return number < 0n ? 1 : 0;
     });
+    for (const turn of turns) {
+      this.#call((frame) => {
+        const [message, answer] = turn.map((text) => frame.text(text));
+        const texts = [message.at, message.size, answer.at, answer.size];
+        return add(this.#runner, ...texts, frame.error, ERROR_BYTES);
+      });
+    }
     return number;
   }
 

@@ -23,7 +23,7 @@ const calls = {
     const stats = runner.generate(text, options, send(signal));
     return { stats, logprobs: runner.logprobs };
   },
-  beginChat: ({ system, gone }) => runner.beginChat(system, gone),
+  beginChat: ({ system, turns, gone }) => runner.beginChat(system, turns, gone),
   chat({ text, options, conversation, signal }) {
     const stats = runner.chat(text, options, send(signal), conversation);
     return { stats, logprobs: runner.logprobs };

@@ -110,6 +110,18 @@ def test_each_chat_is_a_conversation_of_its_own(runner: Runner, tmp_path: Path) 
     assert (first.turns, Chat(runner).turns, alone.turns) == (1, 1, 3)
 
 
+def test_a_chat_goes_on_with_turns_that_were_kept(runner: Runner) -> None:
+    alone = Chat(runner, SYSTEM)
+    turns = [(line, answer(alone, line)) for line in LINES[:2]]
+    resumed = Chat(runner, SYSTEM)
+    for message, said in turns:
+        resumed.add(message, said)
+    assert resumed.turns == 2 and answer(resumed, LINES[2]) == answer(alone, LINES[2])
+    with pytest.raises(RunnerError, match="^answer is 3, but must be a string"):
+        resumed.add("Hello", 3)  # type: ignore[arg-type]
+    assert resumed.turns == 3
+
+
 def test_the_conversation_of_a_chat_that_is_gone_is_forgotten(runner: Runner) -> None:
     """Also of the one that was used last, and of one that was gone during an answer."""
     turns_of, kept = library().thimble_chat_turns_of, Chat(runner)

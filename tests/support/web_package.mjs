@@ -88,11 +88,18 @@ const uses = {
       if (one === PROMPT) await second.reset();
       answers.push(await textOf(model.chat(one, { ...options, system })));
     }
-    const refused = await sentence(() => model.newChat({ system: "word ".repeat(300) }));
+    const said = [PROMPT, answers[0], "Who was it?", answers[2], "Why?", answers[4]];
+    const messages = said.map((content, i) => ({ role: ["user", "assistant"][i % 2], content }));
+    const third = await model.newChat({ system, messages });
+    const resumed = await textOf(third.say("And?", options));
+    const refused = [
+      await sentence(() => model.newChat({ system: "word ".repeat(300) })),
+      await sentence(() => model.newChat({ messages: messages.slice(1) })),
+    ];
     await model.resetChat();
     answers.push(await textOf(first.say("And?", options)));
     model.free();
-    return { answers, refused, freed: await sentence(() => second.reset()) };
+    return { answers, resumed, refused, freed: await sentence(() => second.reset()) };
   },
   async stop() {
     const model = await load(file);

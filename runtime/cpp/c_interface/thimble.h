@@ -212,6 +212,13 @@ THIMBLE_API int thimble_chat_say(thimble_runner* runner, const char* message, si
                                  void* context, int64_t* dropped_turns, char* error,
                                  size_t error_size);
 
+/// Adds a turn that was had before to the chat, such as one that a program kept: a message of
+/// `message_size` bytes and its answer of `answer_size`. Nothing is computed before the next
+/// message. Returns 0 on success.
+THIMBLE_API int thimble_chat_add(thimble_runner* runner, const char* message, size_t message_size,
+                                 const char* answer, size_t answer_size, char* error,
+                                 size_t error_size);
+
 /// A runner may have several conversations. One is current, number 0 after the load and in a fork:
 /// functions without a number are about it; it is saved, restored and forked.
 /// Begins another, as thimble_chat_start() does; it becomes current. It has the messages that the

@@ -93,6 +93,21 @@ int thimble_chat_say(thimble_runner* runner, const char* message, size_t message
   });
 }
 
+int thimble_chat_add(thimble_runner* runner, const char* message, size_t message_size,
+                     const char* answer, size_t answer_size, char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> thimble::Status {
+    const thimble::Status right = given({{"runner", runner},
+                                         {"message", message || message_size == 0},
+                                         {"answer", answer || answer_size == 0}});
+    if (!right.ok()) return right;
+    thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
+    if (!chat.ok()) return chat.status();
+    chat->add(std::string(std::string_view(message, message_size)),
+              std::string(std::string_view(answer, answer_size)));
+    return {};
+  });
+}
+
 int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size) {
   return run_guarded(error, error_size, [&]() -> thimble::Status {
     const thimble::Status right = given({{"runner", runner}});

@@ -59,6 +59,11 @@ Status Chat::answer(const Question& question, const GenerateOptions& options,
   return {};
 }
 
+void Chat::add(std::string message, std::string answer) {
+  messages().push_back({"user", std::move(message)});
+  messages().push_back({"assistant", std::move(answer)});
+}
+
 Status Chat::reset() {
   messages().resize(first_turn());
   const Result<std::vector<int32_t>> tokens = encode_start();

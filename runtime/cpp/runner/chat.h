@@ -42,6 +42,9 @@ class Chat {
   Status answer(const Question& question, const GenerateOptions& options,
                 const TextCallback& on_text);
 
+  /// Adds a turn that was had before, such as one that a page kept; nothing is computed yet.
+  void add(std::string message, std::string answer);
+
   /// Removes every turn; the system message and its part of the cache stay.
   Status reset();
 
