@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.binding.library import Piece
 from runtime.errors import RunnerError
+from runtime.one_constraint import one_constraint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,15 +65,12 @@ def constraint(
         }
     except (TypeError, ValueError, RecursionError) as error:
         raise RunnerError(f"the constraint cannot be written as JSON: {error}") from error
-    given = [
-        (name, Constraint(kind + relax, text.encode("utf-8", "surrogatepass")))
-        for kind, (name, text) in enumerate(texts.items(), start=1)
-        if text is not None
-    ]
-    if len(given) > 1:
-        names = " and ".join(name for name, _ in given)
-        raise RunnerError(f"{names} are given, but an answer can have one constraint")
-    return given[0][1] if given else ANY_TEXT
+    given = one_constraint(texts.items())
+    if given is None:
+        return ANY_TEXT
+    name, text = given
+    kind = 1 + list(texts).index(name)
+    return Constraint(kind + relax, text.encode("utf-8", "surrogatepass"))
 
 
 def _json(value: object) -> str | None:

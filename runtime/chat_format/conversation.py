@@ -15,6 +15,7 @@ from runtime.chat_format.messages import prepare_messages
 from runtime.chat_format.reader import MarkedReader, Reader
 from runtime.chat_format.template import ChatTemplate, Piece
 from runtime.errors import RunnerError
+from runtime.one_constraint import one_constraint
 
 # The texts at which reasoning begins and ends, by what a template has of them.
 _REASONING = {
@@ -87,20 +88,12 @@ def prepare(
         variables: what else the template knows, such as `enable_thinking`.
 
     Raises:
-        RunnerError: a message or a function is not valid, the template refuses them, or the model
-            cannot call functions.
+        RunnerError: a message or a function is not valid, the template refuses them, the model
+            cannot call functions, or several constraints are given.
     """
-    constraints = [
-        (kind, value)
-        for kind, value in (
-            ("json_schema", json_schema),
-            ("regex", regex),
-            ("choice", choice),
-            ("grammar", grammar),
-        )
-        if value is not None
-    ]
-    wanted = constraints[0] if constraints else None
+    constraints: dict[str, Any] = {"json_schema": json_schema, "regex": regex}
+    constraints |= {"choice": choice, "grammar": grammar}
+    wanted = one_constraint(constraints.items())
     try:
         return _prepare(
             template, messages, tools, tool_choice, parallel_tool_calls, wanted, variables

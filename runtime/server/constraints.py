@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from runtime.errors import RunnerError
+from runtime.one_constraint import one_constraint
 from runtime.server.fields import Fields
 
 _Schema = dict[str, Any] | bool
@@ -82,10 +84,10 @@ class Constrained(Fields):
 
     @model_validator(mode="after")
     def _one_constraint(self) -> "Constrained":
-        found = self._constraints()
-        if len(found) > 1:
-            names = " and ".join(one.field or "response_format" for one in found)
-            raise ValueError(f"{names} are given, but an answer can have one constraint")
+        try:
+            one_constraint((one.field or "response_format", one) for one in self._constraints())
+        except RunnerError as error:
+            raise ValueError(str(error)) from None
         return self
 
     @property

@@ -18,6 +18,7 @@ from runtime.chat_format.formats import FORMATS
 from runtime.chat_format.reader import Reader
 from runtime.chat_format.stop_reader import StopReader
 from runtime.chat_format.template import ChatTemplate
+from runtime.errors import RunnerError
 
 USER = [{"role": "user", "content": "Hi"}]
 FORMAT = {each.name: each for each in FORMATS}
@@ -261,6 +262,15 @@ def test_constraints_hold_for_the_answer_alone(cpp_build: Path, constraint: dict
     assert found[True] == found[False]
     plain = prepare(ChatTemplate(HERMES, "", "</s>", ()), USER, TOOLS, **constraint)
     assert accepts(cpp_build, "grammar", plain.grammar, texts) == [True, False, True, False, False]
+
+
+def test_an_answer_has_one_constraint() -> None:
+    both = {"regex": "a+", "choice": ["b"]}
+    with pytest.raises(RunnerError) as refused:
+        prepare(ChatTemplate(THINKING, "", "</s>", ()), USER, **both)
+    assert str(refused.value) == (
+        "regex and choice are given, but an answer can have one constraint"
+    )
 
 
 def test_gemma_4_without_thinking(cpp_build: Path) -> None:
