@@ -1,7 +1,7 @@
 """What the key/value caches and the states of a decoder take at run time."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from delegates.limits import Limits
@@ -66,7 +66,8 @@ def _numbers(mixer: Mixer, hidden_size: int) -> int:
 def kv_caches(
     spec: DecoderSpec, limits: Limits, item_bytes: int, context: int, seq_len: int
 ) -> Sequence[KvCaches]:
-    """
+    """Returns the caches of a decoder.
+
     Args:
         spec: of a model for such a context.
         limits: of the delegate that keeps them.
@@ -75,9 +76,21 @@ def kv_caches(
         seq_len: most tokens in one call.
     """
     owners = [mixer for mixer in spec.attentions if mixer.shares is None]
-    kinds = Counter((mixer.window, mixer.num_key_value_heads, mixer.head_dim) for mixer in owners)
+    sizes = [(mixer.window, mixer.num_key_value_heads, mixer.head_dim) for mixer in owners]
+    return caches_of(sizes, limits, item_bytes, context, seq_len)
+
+
+def caches_of(
+    sizes: Iterable[tuple[int | None, int, int]],
+    limits: Limits,
+    item_bytes: int,
+    context: int,
+    seq_len: int,
+) -> Sequence[KvCaches]:
+    """The same of layers with keys and values of their own: window, heads of keys, size of a head
+    each."""
     caches = []
-    for (window, heads, head_dim), layers in kinds.items():
+    for (window, heads, head_dim), layers in Counter(sizes).items():
         kept = context if window is None else limits.kept_positions(window, context, seq_len)
         head_bytes = head_dim * item_bytes + _SCALE_BYTES[item_bytes]
         caches.append(KvCaches(layers, window, kept, 2 * layers * kept * heads * head_bytes))

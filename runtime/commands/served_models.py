@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _PROCESS = 50_000_000  # bytes of a model's process beside the model
 _CACHED_BYTES = {"float32": 4, "float16": 2, "int8": 1}
+_ENGINES = "cpu"  # the delegate that answers several requests at once
+_SHAPE = {"num_hidden_layers", "num_key_value_heads", "head_dim", "max_context_len", "max_seq_len"}
 _SHARE = 0.8  # of the computer's memory
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
@@ -78,25 +80,35 @@ def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedMo
             raise RunnerError(str(error).removesuffix(".")) from None
     embeds = report.get("model", {}).get("task") == "embedding"
     size = options.path.stat().st_size
-    memory = size + _PROCESS + (0 if embeds else options.sequences * _cache(report, options))
+    memory = size + _PROCESS + (0 if embeds else options.sequences * cache_bytes(report, options))
     return ServedModel(name, replace(options, embeds=embeds), report, template, size, memory)
 
 
-def _cache(report: Mapping[str, Any], options: "ModelOptions") -> int:
-    """Bytes of an answer's keys and values, at most."""
-    model = report.get("model", {})
-    heads, width = model.get("num_key_value_heads", 0), model.get("head_dim", 0)
-    layers = model.get("num_hidden_layers", 0)
-    numbers = sum(a * b for a, b in zip(_each(heads, layers), _each(width, layers), strict=False))
-    quantization = report.get("quantization", {})
+def cache_bytes(report: Mapping[str, Any], options: "ModelOptions") -> int:
+    """Bytes of an answer's keys, values and states, at most."""
+    from delegates import get_limits
+    from exporter.plan.kv_caches import caches_of
+
+    model, quantization = report.get("model", {}), report.get("quantization", {})
+    if not _SHAPE <= model.keys():
+        return 0
     own = "float32" if quantization.get("scheme") == "none" else "float16"
     own = "int8" if quantization.get("int8_heads") else own
-    kind = own if options.kv_cache == "default" else options.kv_cache
-    return int(2 * numbers * model.get("max_context_len", 0) * _CACHED_BYTES[kind])
+    item = _CACHED_BYTES[own if options.kv_cache == "default" else options.kv_cache]
+    lengths = model["max_context_len"], model["max_seq_len"]
+    caches = caches_of(_cached_layers(model), get_limits(_ENGINES), item, *lengths)
+    states = 4 * model.get("gated_delta_rules", 0) * model.get("delta_state_size", 0)
+    return sum(cache.size for cache in caches) + states
 
 
-def _each(value: int | list[int], layers: int) -> list[int]:
-    return value if isinstance(value, list) else [value] * layers
+def _cached_layers(model: Mapping[str, Any]) -> list[tuple[int | None, int, int]]:
+    """Window, heads of keys and size of a head of each layer with keys and values of its own."""
+    others = model.get("short_convolutions", 0) + model.get("gated_delta_rules", 0)
+    attentions = model["num_hidden_layers"] - others
+    sizes = [model.get("sliding_window", 0), model["num_key_value_heads"], model["head_dim"]]
+    columns = [size if isinstance(size, list) else [size] * attentions for size in sizes]
+    layers = [(window or None, *rest) for window, *rest in zip(*columns, strict=True)]
+    return layers[: attentions - model.get("num_kv_shared_layers", 0)]
 
 
 def room_of(models: "Sequence[ServedModel]", given: int | None) -> float:
