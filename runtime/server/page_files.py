@@ -9,6 +9,10 @@ from starlette.routing import Route
 
 _PAGE = Path(__file__).parent / "page"
 _WEB = Path(__file__).resolve().parents[1] / "web"
+_SHARED = (
+    *("page/kept.mjs", "page/log.css", "page/log.mjs", "page/markdown.mjs"),
+    *("vendor/marked.esm.js", "vendor/purify.min.js"),
+)
 _TYPES = {".html": "text/html", ".css": "text/css"}
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -21,10 +25,8 @@ def routes() -> list[Route]:
     """Returns a route for each file: no request can name another."""
     files = {
         "/": _PAGE / "index.html",
-        **{f"/page/{name}": _PAGE / name for name in ("style.css", "page.mjs")},
-        **{f"/page/{name}": _PAGE / name for name in ("answers.mjs", "kept.mjs")},
-        "/web/page/markdown.mjs": _WEB / "page" / "markdown.mjs",
-        **{f"/web/vendor/{n}": _WEB / "vendor" / n for n in ("marked.esm.js", "purify.min.js")},
+        **{f"/page/{name}": _PAGE / name for name in ("style.css", "page.mjs", "answers.mjs")},
+        **{f"/web/{name}": _WEB / name for name in _SHARED},
     }
     return [_route(address, path) for address, path in files.items()]
 

@@ -6,7 +6,8 @@ const FILES = [
   "./", "icon.svg", "manifest.json",
   "builds.mjs", "errors.mjs", "helper.mjs", "index.mjs", "memory.mjs", "options.mjs", "runner.mjs", "source.mjs",
   "stop.mjs", "team.mjs", "thread.mjs", "wasi.mjs", "worker.mjs",
-  "page/markdown.mjs", "page/models.mjs", "page/page.mjs", "page/store.mjs", "page/style.css", "page/talk.mjs",
+  "page/kept.mjs", "page/log.css", "page/log.mjs", "page/markdown.mjs", "page/models.mjs", "page/page.mjs",
+  "page/store.mjs", "page/style.css", "page/talk.mjs",
   "vendor/marked.esm.js", "vendor/purify.min.js",
   "thimble.wasm", "thimble-relaxed.wasm", "thimble-threads.wasm",
 ];

@@ -66,6 +66,7 @@ def test_a_talk(page: Page, server: Server, width: int, height: int, dark: bool)
     for name in ("system", "temperature", "top_p", "max_tokens"):
         inside = f"document.getElementById('{name}').getBoundingClientRect()"
         assert page.run(f"{inside}.right") <= width
+        assert page.run(f"{inside}.bottom") <= height
     # It outlives a reload.
     open_chat(page, server, width, height, dark)
     page.wait(f"({TEXTS}).length == 2")
@@ -93,6 +94,10 @@ def test_old_messages_are_dropped_and_errors_are_told_once(page: Page, server: S
         assert page.run("document.getElementById('text').value.length") == 1500
     assert "maximum context length" in page.run("document.getElementById('status').textContent")
     page.complaints.clear()  # the browser's own line of the refused request
+    page.run("void (Storage.prototype.setItem = () => { throw new DOMException('full') })")
+    write(page, "And then?")
+    page.wait(f"({TEXTS}).length == 2 && {IDLE}")
+    assert "keeps nothing here" in page.run("document.getElementById('status').textContent")
 
 
 def test_markdown_is_shown_and_nothing_of_it_runs(page: Page, server: Server) -> None:

@@ -82,6 +82,15 @@ def native(build: Path, model: Path, *options: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def open_model(page: Page, url: str, name: str) -> None:
+    go(page, f"{url}?model=models/{name}")
+    page.wait(LOADED)
+
+
+def texts(page: Page, kind: str) -> list[str]:
+    return page.run(f"[...document.querySelectorAll('.{kind}')].map(e => e.textContent)")
+
+
 @pytest.fixture(scope="module")
 def smollm2_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """SmolLM2-135M-Instruct of PyPI's package, quantized by rtn4."""
@@ -109,8 +118,8 @@ def test_smollm2_from_a_file_and_from_a_url(
         page.wait(LOADED)
         assert ask(page, PROMPT) == expected
         assert fits(page)
-        go(page, f"{url}?model=models/smollm2.pte")
-        page.wait(LOADED)
+        open_model(page, url, "smollm2.pte")
+        page.click("#clear")
         assert ask(page, PROMPT) == expected
         if (directory := os.environ.get("THIMBLE_SCREENSHOTS")) is not None:
             page.screenshot(Path(directory) / f"smollm2-{screen}.png")
@@ -152,8 +161,7 @@ def test_a_url_and_a_conversation(
 ) -> None:
     files = {**site.files, "models/chat.pte": chat_pte, "models/plain.pte": stories_cpu_pte}
     with served(files) as url:
-        go(page, f"{url}?model=models/chat.pte")
-        page.wait(LOADED)
+        open_model(page, url, "chat.pte")
         assert page.run("crossOriginIsolated")
         expected = native(cpp_build, chat_pte, "--chat").removesuffix("\n")
         assert ask(page, PROMPT) == expected
@@ -173,6 +181,59 @@ def test_a_url_and_a_conversation(
         page.click("#list li:first-child .quiet")
         page.wait("document.querySelectorAll('.open').length == 1")
         assert page.run("document.querySelector('.open span').textContent") == "plain.pte"
+
+
+LINES = [f"Tell me more about number {number}" for number in range(12)]
+
+
+def test_a_talk_outlives_a_reload(page: Page, site: Site, cpp_build: Path, chat_pte: Path) -> None:
+    """The model reads what was said before, as long as it fits."""
+    command = [cpp_build / "runner", chat_pte, "--threads", "1", "--chat", "--system", "Be nice."]
+    lines = "".join(f"{line}\n" for line in LINES)
+    result = subprocess.run([*command, "-n", "20"], input=lines, capture_output=True, text=True)
+    with served({**site.files, "models/chat.pte": chat_pte}) as url:
+        open_model(page, url, "chat.pte")
+        page.run("document.querySelector('#system').value = 'Be nice.'")
+        answers = [ask(page, line, 20) for line in LINES[:2]]
+        for _ in range(2):
+            shown = texts(page, "answer")
+            open_model(page, url, "chat.pte")
+            assert texts(page, "mine") == LINES[:2] and texts(page, "answer") == shown
+        assert page.run("document.querySelector('#system').value") == "Be nice."
+        answers += [ask(page, line, 20) for line in LINES[2:]]
+        assert "".join(f"{answer}\n" for answer in answers) == result.stdout
+        assert texts(page, "dropped")[0] == LINES[0]
+        assert "no longer fit" in page.run("document.querySelector('#speed').textContent")
+        page.click("#clear")
+        open_model(page, url, "chat.pte")
+        assert texts(page, "mine") == []
+        hint = "getComputedStyle(document.querySelector('#log'), '::before').content"
+        assert "Ask something." in page.run(hint)
+
+
+def test_what_is_refused_leaves_the_talk_alone(page: Page, site: Site, chat_pte: Path) -> None:
+    """An option, and the browser's storage."""
+    with served({**site.files, "models/chat.pte": chat_pte}) as url:
+        open_model(page, url, "chat.pte")
+        said = ask(page, PROMPT, 8)
+        page.run("document.querySelector('#temperature').value = -1")
+        ask(page, "And then?", 8)
+        assert "temperature is -1" in page.run("document.querySelector('#error').textContent")
+        assert texts(page, "mine") == [PROMPT]
+        assert page.run("document.querySelector('#text').value") == "And then?"
+        page.run("document.querySelector('#temperature').value = ''")
+        page.run("document.querySelector('#text').value = ''")
+        full = "() => { throw new DOMException('', 'QuotaExceededError') }"
+        page.run(f"void (Storage.prototype.setItem = {full})")
+        assert ask(page, "Who was it?", 8) != ""
+        assert "keeps nothing here" in page.run("document.querySelector('#speed').textContent")
+        assert texts(page, "mine") == [PROMPT, "Who was it?"]
+        page.click("summary")
+        for name in ("temperature", "tokens", "system", "text"):
+            inside = f"document.querySelector('#{name}').getBoundingClientRect()"
+            assert page.run(f"{inside}.right <= innerWidth && {inside}.bottom <= innerHeight")
+        open_model(page, url, "chat.pte")
+        assert texts(page, "mine") == [PROMPT] and said != ""
 
 
 class Plain(SimpleHTTPRequestHandler):

@@ -1,15 +1,17 @@
 // The page: a conversation with the server's model, which outlives a reload.
 
+import { keep, keepChoice, kept, keptChoice } from "../web/page/kept.mjs";
+import { following, prepare, showNothing } from "../web/page/log.mjs";
 import { render } from "../web/page/markdown.mjs";
 import { answer, findModel, findModels } from "./answers.mjs";
-import { keep, keepChoice, kept, keptChoice } from "./kept.mjs";
 
 const find = (id) => document.getElementById(id);
 const NUMBERS = ["temperature", "top_p", "max_tokens"];
 let names = null; // of the models that answer
 let server = null; // the chosen model's name, and whether it chats
 let messages = []; // each with its element
-let running = null;
+let running = null; // what ends the answer, which is then the last message
+let lost = ""; // what the browser does not keep
 
 function say(text) {
   find("status").textContent = text;
@@ -20,14 +22,24 @@ function settings() {
   return Object.fromEntries(given.map((name) => [name, Number(find(name).value)]));
 }
 
-function show(kind, text) {
+/** Stores the conversation; says once what the browser does not keep of it. */
+function store() {
+  if (server === null) return;
+  const ids = ["system", ...NUMBERS];
+  const values = Object.fromEntries(ids.map((id) => [id, find(id).value]));
+  const before = lost;
+  lost = keep(server.model, { messages, settings: values });
+  if (lost && lost !== before) say(`${find("status").textContent} ${lost}`);
+}
+
+function show(role, content) {
   const element = document.createElement("div");
-  element.className = `message ${kind}`;
-  if (kind === "assistant") fill(element, text, "");
-  else element.textContent = text;
+  element.className = `message ${role}`;
+  if (role === "assistant") fill(element, content, "");
+  else element.textContent = content;
   find("log").append(element);
   element.scrollIntoView({ block: "end" });
-  return element;
+  return { role, content, element };
 }
 
 /** Shows an answer as it is by now. */
@@ -45,7 +57,7 @@ function fill(element, text, thought) {
     parts.push(details);
   }
   const shown = document.createElement("div");
-  shown.className = "text";
+  shown.className = "markdown";
   shown.append(render(text));
   element.replaceChildren(...parts, shown);
 }
@@ -60,6 +72,7 @@ async function connect() {
     throw error;
   }
   find("model").textContent = server.model;
+  prepare(find("log"), server.chats);
   find("text").placeholder = server.chats ? "Message" : "A text to continue";
   document.title = `${server.model} · Thimble`;
 }
@@ -74,33 +87,39 @@ function offer(found) {
   find("model").hidden = names.length > 1;
 }
 
-/** What the model is given: the system message, and the messages that are not dropped. */
+/** The messages that the model reads: neither dropped ones nor the answer at work. */
+function read() {
+  const all = running ? messages.slice(0, -1) : messages;
+  return all.filter(({ element }) => !element.classList.contains("dropped"));
+}
+
+/** What the model is given: the system message, and the messages that it reads. */
 function asked() {
   const system = server.chats && find("system").value;
-  const turns = messages.filter(({ element }) => !element.classList.contains("dropped"));
   return [
     ...(system ? [{ role: "system", content: system }] : []),
-    ...turns.map(({ role, content }) => ({ role, content })),
+    ...read().map(({ role, content }) => ({ role, content })),
   ];
 }
 
 /** Leaves out the oldest turn but the last; returns whether there was one. */
 function drop() {
-  const turns = messages.filter(({ element }) => !element.classList.contains("dropped"));
+  const turns = read();
   if (turns.length < 2) return false;
   for (const turn of turns.slice(0, 2)) {
-    if (turn !== messages.at(-1)) turn.element.classList.add("dropped");
+    if (turn !== turns.at(-1)) turn.element.classList.add("dropped");
   }
   say("The oldest messages no longer fit: the model does not read them.");
   return true;
 }
 
 async function reply() {
-  const question = messages.at(-1);
   const control = (running = new AbortController());
   find("send").textContent = "Stop";
-  const element = show("assistant", "");
-  let text = "", thought = "", usage = null, first = 0, problem = null;
+  const question = messages.at(-1);
+  const answered = show("assistant", "");
+  messages.push(answered);
+  let thought = "", usage = null, first = 0, problem = null;
   const began = performance.now();
   for (let again = true; again; ) {
     again = false;
@@ -111,36 +130,27 @@ async function reply() {
         usage = more.usage ?? usage;
         if (!more.text && !more.thought) continue;
         first ||= performance.now();
-        text += more.text;
+        answered.content += more.text;
         thought += more.thought;
-        const log = find("log");
-        const follows = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-        fill(element, text, thought);
-        if (follows) log.scrollTop = log.scrollHeight;
+        following(find("log"), () => fill(answered.element, answered.content, thought));
       }
     } catch (error) {
-      if (error.code === "context_length_exceeded" && !text) again = drop();
+      if (error.code === "context_length_exceeded" && !answered.content) again = drop();
       problem = again || error.name === "AbortError" ? null : error;
     }
   }
-  if (running !== control) return element.remove(); // cleared
+  if (running !== control) return answered.element.remove(); // cleared
   running = null;
   find("send").textContent = "Send";
-  if (problem && !text) {
-    element.remove();
-    question.element.remove();
-    messages.pop();
+  if (problem && !answered.content) {
+    for (const { element } of messages.splice(-2)) element.remove();
     find("text").value ||= question.content;
-  } else if (text) {
-    messages.push({ role: "assistant", content: text, element });
-  } else {
-    element.classList.add("nothing");
-    element.append("The model answered without text.");
-    messages.push({ role: "assistant", content: "", element });
+  } else if (!answered.content) {
+    showNothing(answered.element);
   }
   if (problem) say(`Error: ${problem.message}`);
   else if (usage && first) tell(usage, first - began, performance.now() - first);
-  keep(server, messages, find("system").value, settings());
+  store();
 }
 
 function tell(usage, waited, spent) {
@@ -162,12 +172,13 @@ async function start() {
 }
 
 function restore() {
-  const before = kept(server);
-  find("system").value = before.system;
-  for (const name of NUMBERS) find(name).value = before.sampling[name] ?? "";
+  const before = kept(server.model);
+  for (const id of ["system", ...NUMBERS]) find(id).value = before.settings[id] ?? "";
   for (const { role, content } of before.messages) {
-    messages.push({ role, content, element: show(role, content) });
+    messages.push(show(role, content));
+    if (!content) showNothing(messages.at(-1).element);
   }
+  find("log").scrollTop = find("log").scrollHeight;
 }
 
 find("form").addEventListener("submit", (event) => {
@@ -178,7 +189,7 @@ find("form").addEventListener("submit", (event) => {
   for (const name of NUMBERS) if (!find(name).reportValidity()) return;
   find("text").value = "";
   say("");
-  messages.push({ role: "user", content: text, element: show("user", text) });
+  messages.push(show("user", text));
   reply();
 });
 find("text").addEventListener("keydown", (event) => {
@@ -197,7 +208,7 @@ function empty() {
 }
 
 find("models").addEventListener("change", () => {
-  if (server) keep(server, messages, find("system").value, settings());
+  store();
   empty();
   server = null;
   keepChoice(find("models").value);
@@ -205,7 +216,8 @@ find("models").addEventListener("change", () => {
 });
 find("clear").addEventListener("click", () => {
   empty();
-  if (server) keep(server, messages, find("system").value, settings());
+  store();
 });
+addEventListener("pagehide", store);
 find("key").addEventListener("change", start);
 start();

@@ -2,6 +2,7 @@
 
 import { load } from "../index.mjs";
 import { inUnits } from "../memory.mjs";
+import { forget } from "./kept.mjs";
 import { deleteModel, listModels, space, storeModel } from "./models.mjs";
 import { Talk } from "./talk.mjs";
 
@@ -68,8 +69,9 @@ function item(file) {
   remove.ariaLabel = `Delete ${file.name}`;
   remove.addEventListener("click", () =>
     act(async () => {
-      if (!confirm(`Delete ${file.name}?`)) return;
+      if (!confirm(`Delete ${file.name}, and what was said with it?`)) return;
       await deleteModel(file.name);
+      forget(file.name);
       await showModels();
     }),
   );
