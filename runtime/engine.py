@@ -61,6 +61,7 @@ class Engine:
         special_apart: bool = False,
         wanted: Callable[[str], bool] | None = None,
         still_wanted: Callable[[], bool] = lambda: True,
+        prediction: str = "",
         **options: Unpack[AnswerOptions],
     ) -> Generation:
         """Accepts a request: a prompt, or its tokens with BOS.
@@ -77,6 +78,8 @@ class Engine:
                 as a text of `stop` does. It must return soon.
             still_wanted: is called now and then while the constraint is compiled, in this thread;
                 False ends that with an error.
+            prediction: a text that the answer may repeat, such as a file that it changes: guesses
+                from it are verified, as with the draft "ngram". The same text, often sooner.
 
         Raises:
             RunnerError: an option is unknown or out of range, there is no such adapter, the prompt
@@ -99,7 +102,10 @@ class Engine:
         )
         on_special = generation._on_special if special_apart else None
         compiles = asking(lambda: self._work.is_open and still_wanted())
-        with answer.settings.open(generation._on_token, on_special, compiles) as settings:
+        predicted = utf8_of("prediction", prediction)
+        with answer.settings.open(
+            generation._on_token, on_special, compiles, predicted
+        ) as settings:
             self._work.submit(generation, request, settings, adapter)
         return generation
 

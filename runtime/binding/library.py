@@ -205,6 +205,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "settings_wanted": (None, pointer, WantedCallback, pointer),
         "settings_bias": (number, pointer, ctypes.c_int32, ctypes.c_double, text, size),
         "settings_stop": (number, pointer, text, size, text, size),
+        "settings_prediction": (number, pointer, text, size, text, size),
         "settings_tokens": (
             *(number, pointer, ctypes.c_int32, TokenCallback, pointer, text, size),
         ),

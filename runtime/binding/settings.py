@@ -32,6 +32,7 @@ class Settings:
         on_token: Callable[..., None],
         on_special: Callable[..., int] | None = None,
         wanted: Callable[..., int] | None = None,
+        prediction: bytes = b"",
     ) -> Iterator[int]:
         """Provides the library's settings.
 
@@ -39,6 +40,7 @@ class Settings:
             on_token: for the tokens, if they are asked for.
             on_special: for the special tokens; None: they are text, or left out.
             wanted: is asked while a constraint is compiled: 0 ends that.
+            prediction: what the answer may repeat, in UTF-8.
 
         Raises:
             RunnerError: the library refuses a value.
@@ -56,6 +58,8 @@ class Settings:
                 _set(lib.thimble_settings_tokens, settings, self.logprobs, on_token, None)
             if on_special is not None:
                 lib.thimble_settings_special(settings, on_special, None)
+            if prediction:
+                _set(lib.thimble_settings_prediction, settings, prediction, len(prediction))
             if wanted is not None:
                 lib.thimble_settings_wanted(settings, wanted, None)
             yield settings

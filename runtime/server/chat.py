@@ -11,7 +11,7 @@ from runtime.chat_format.template import ChatTemplate
 from runtime.server.errors import HttpError
 from runtime.server.interface import OPENAI
 from runtime.server.model import Answer
-from runtime.server.replies import ChatChoice, Reply, chat_logprobs, usage
+from runtime.server.replies import ChatChoice, Reply, chat_logprobs, guessed, usage
 from runtime.server.requests import ChatRequest, NamedTool
 
 
@@ -52,6 +52,8 @@ def chat_options(
     """Returns the options of each answer; one after the first has the seeds that follow."""
     options = request.options() | {"special_apart": True}
     options.pop("stop", None)  # the reader's, which knows what is content
+    if request.prediction is not None:
+        options["prediction"] = request.prediction.text()
     if request.logprobs:
         options["logprobs"] = request.top_logprobs or 0
     limits = [n for n in (request.max_new_tokens(), most_tokens) if n is not None]
@@ -98,8 +100,7 @@ class ChatAnswers:
             choice.whole(answer.stats, wants_logprobs)
             for choice, answer in zip(self._choices, answers, strict=True)
         ]
-        counts = usage((answer.stats for answer in answers), self._request.n or 1)
-        return {**self._reply.whole(choices, counts), **self._left_out(answers[0])}
+        return {**self._reply.whole(choices, self._usage(answers)), **self._left_out(answers[0])}
 
     async def chunks(
         self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
@@ -114,12 +115,15 @@ class ChatAnswers:
                 yield {**self._chunk(index, {}, reason), **self._left_out(answers[index])}
         options = self._request.stream_options
         if options is not None and options.include_usage:
-            yield self._reply.chunk(
-                [], usage((answer.stats for answer in answers), self._request.n or 1)
-            )
+            yield self._reply.chunk([], self._usage(answers))
 
     def failed(self, error: HttpError) -> dict[str, Any]:
         return error.body()
+
+    def _usage(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        stats = [answer.stats for answer in answers]
+        predicted = self._request.prediction is not None
+        return usage(stats, self._request.n or 1) | (guessed(stats) if predicted else {})
 
     def _left_out(self, answer: Answer) -> dict[str, Any]:
         return OPENAI.left_out(answer.stats, self._prompts)

@@ -67,6 +67,18 @@ def usage(all_stats: Iterable[dict[str, Any]], answers: int) -> dict[str, Any]:
     }
 
 
+def guessed(all_stats: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """How many tokens of the guesses from a prediction were right, and how many not."""
+    stats = list(all_stats)
+    drafted, accepted = (sum(s[f"{n}_tokens"] for s in stats) for n in ("drafted", "accepted"))
+    return {
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": drafted - accepted,
+        }
+    }
+
+
 @dataclass
 class ChatChoice:
     """One answer of a chat, as it grows.

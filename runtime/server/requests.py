@@ -220,6 +220,18 @@ class AllowedChoice(Fields):
         return [tool.function.name for tool in self.allowed_tools.tools]
 
 
+class Prediction(Fields):
+    """What the answer may repeat, such as a file that it changes."""
+
+    type: Literal["content"]
+    content: str | list[Part]
+
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text or "" for part in self.content)
+
+
 class ChatRequest(Sampling):
     """The body of POST /v1/chat/completions."""
 
@@ -246,6 +258,7 @@ class ChatRequest(Sampling):
     add_special_tokens: No | None = Field(None, description="vLLM's: the template has them")
     modalities: list[Literal["text"]] | None = Field(None, description="no effect: text alone")
     verbosity: str | None = Field(None, description="no effect")
+    prediction: Prediction | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> "ChatRequest":

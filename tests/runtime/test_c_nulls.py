@@ -19,8 +19,9 @@ FUNCTIONS = (
     "load use_adapter use_draft generate constrain chat_start chat_begin chat_choose "
     "chat_say chat_add chat_reset encode_pieces logits truncate save restore fork start_recording "
     "stop_recording verify engine_open settings_number settings_bias settings_stop "
-    "settings_tokens engine_submit_with encode_prompt program_load program_run program_output "
-    "program_method program_reset program_start_recording program_stop_recording"
+    "settings_prediction settings_tokens engine_submit_with encode_prompt program_load "
+    "program_run program_output program_method program_reset program_start_recording "
+    "program_stop_recording"
 ).split()
 SILENT = (
     "adapters adapter_at adapter interrupt constraint_notes chat_end chat_turns chat_turns_of "

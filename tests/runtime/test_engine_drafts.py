@@ -69,6 +69,24 @@ def test_texts_are_those_of_requests_alone(pte: Path, sequences: int, prompt_row
     assert "".join(runner.generate(CODE, 60, **options(0))) == expected[0][0]
 
 
+def test_a_prediction(stories_cpu_pte: Path, cpp_build: Path) -> None:
+    """What the answer will be, what it will not, and both beside an answer without one."""
+    runner = Runner(stories_cpu_pte, threads=1)
+    sampling: AnswerOptions = {"temperature": 0.7, "seed": 5}
+    expected = "".join(runner.generate("Once upon a time", 60, **sampling))
+    with Engine(runner, sequences=3) as engine:
+        right, wrong, none = (
+            engine.submit("Once upon a time", 60, prediction=text, **sampling)
+            for text in (f"So: {expected}", CODE, "")
+        )
+        assert right.text() == wrong.text() == none.text() == expected
+        assert right.stats and wrong.stats and none.stats
+        assert right.stats["accepted_tokens"] > max(30, wrong.stats["accepted_tokens"])
+        assert none.stats["drafted_tokens"] == 0
+        with pytest.raises(RunnerError, match="^prediction is 3, but must be a string"):
+            engine.submit("Once", prediction=3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_every_option(embedded_cpu_pte: Path, cpp_build: Path, kind: str) -> None:
     plain = Runner(embedded_cpu_pte, threads=1)

@@ -116,12 +116,15 @@ def test_a_stream(client: openai.OpenAI, runner: Runner) -> None:
         seed=5,
         stream=True,
         stream_options={"include_usage": True},
+        prediction={"type": "content", "content": expected},
     )
     chunks = list(stream)
     texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert "".join(texts) == expected
     assert chunks[-2].choices[0].finish_reason == "length"
     assert chunks[-1].usage is not None and chunks[-1].usage.completion_tokens == 24
+    guessed = chunks[-1].usage.completion_tokens_details
+    assert guessed.accepted_prediction_tokens > 5 > guessed.rejected_prediction_tokens
 
 
 def test_several_answers(client: openai.OpenAI, runner: Runner) -> None:

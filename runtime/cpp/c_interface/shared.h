@@ -27,6 +27,7 @@ struct thimble_settings {
   std::map<const thimble::AnswerNumber*, double> numbers;  ///< those that were set
   std::map<int32_t, float> bias;
   thimble::OutputOptions output;
+  std::string prediction;
   thimble::StillWanted wanted;  ///< asked while a constraint is compiled
 };
 
@@ -153,6 +154,7 @@ inline GenerateOptions to_generate(const thimble_options& options,
   generate.sampler.seed = options.seed;
   generate.sampler.changes.bias = settings.bias;
   generate.output = settings.output;
+  generate.prediction = settings.prediction;
   for (const auto& [number, value] : settings.numbers) number->set(&generate, value);
   return generate;
 }

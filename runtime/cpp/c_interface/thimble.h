@@ -170,6 +170,13 @@ THIMBLE_API int thimble_settings_bias(thimble_settings* settings, int32_t token,
 THIMBLE_API int thimble_settings_stop(thimble_settings* settings, const char* text,
                                       size_t text_size, char* error, size_t error_size);
 
+/// Sets a text of `text_size` bytes that the answer may repeat, such as a file that it changes: an
+/// engine verifies guesses from it, as from the text before. The same answer, sooner where guesses
+/// are right; the statistics' drafted_tokens and accepted_tokens count them. Without an engine it
+/// has no effect. Returns 0 on success.
+THIMBLE_API int thimble_settings_prediction(thimble_settings* settings, const char* text,
+                                            size_t text_size, char* error, size_t error_size);
+
 /// A token, the natural logarithm of its probability, and its `size` bytes: what it adds to a text,
 /// or the text of a special token.
 typedef struct {

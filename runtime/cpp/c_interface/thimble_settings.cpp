@@ -98,6 +98,15 @@ int thimble_settings_stop(thimble_settings* settings, const char* text, size_t t
   return 0;
 }
 
+int thimble_settings_prediction(thimble_settings* settings, const char* text, size_t text_size,
+                                char* error, size_t error_size) {
+  const thimble::Status right =
+      given({{"settings", settings}, {"text", text != nullptr || text_size == 0}});
+  if (report(right, error, error_size) != 0) return 1;
+  settings->prediction = thimble::with_valid_utf8({text, text_size});
+  return 0;
+}
+
 int thimble_settings_tokens(thimble_settings* settings, int32_t top,
                             thimble_token_callback on_token, void* context, char* error,
                             size_t error_size) {

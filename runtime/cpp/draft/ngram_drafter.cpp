@@ -1,6 +1,7 @@
 #include "draft/ngram_drafter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace thimble {
 namespace {
@@ -9,6 +10,10 @@ namespace {
 constexpr size_t kMostGuessed = 16;
 
 }  // namespace
+
+NgramDrafter::NgramDrafter(std::vector<int32_t> source) : source_(std::move(source)) {
+  for (const int32_t token : source_) add(token);
+}
 
 /// FNV-1a, a token at a time; a wrong match is only a wrong guess.
 uint64_t NgramDrafter::key(size_t count, size_t end) const {
@@ -20,22 +25,26 @@ uint64_t NgramDrafter::key(size_t count, size_t end) const {
 }
 
 void NgramDrafter::follow(const std::vector<int32_t>& tokens) {
-  const bool grows =
-      tokens.size() >= text_.size() && std::equal(text_.begin(), text_.end(), tokens.begin());
+  const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(source_.size());
+  const bool grows = source_.size() + tokens.size() >= text_.size() &&
+                     std::equal(begin, text_.end(), tokens.begin());
   if (grows) {
     depths_[guessed_by_].learn(guess_, tokens, guessed_at_);
   } else {
     text_.clear();
     for (auto& places : places_) places.clear();
+    for (const int32_t token : source_) add(token);
   }
   guess_.clear();
-  while (text_.size() < tokens.size()) {
-    // A sequence is known as soon as something follows it.
-    for (size_t count = kShortest; count <= std::min(kLongest, text_.size()); ++count) {
-      places_[count][key(count, text_.size())] = text_.size();
-    }
-    text_.push_back(tokens[text_.size()]);
+  for (size_t i = text_.size() - source_.size(); i < tokens.size(); ++i) add(tokens[i]);
+}
+
+void NgramDrafter::add(int32_t token) {
+  // A sequence is known as soon as something follows it.
+  for (size_t count = kShortest; count <= std::min(kLongest, text_.size()); ++count) {
+    places_[count][key(count, text_.size())] = text_.size();
   }
+  text_.push_back(token);
 }
 
 size_t NgramDrafter::find(size_t* next) const {
@@ -53,7 +62,7 @@ Result<std::vector<int32_t>> NgramDrafter::propose(const std::vector<int32_t>& t
   follow(tokens);
   size_t next = 0;
   guessed_by_ = find(&next);
-  guessed_at_ = text_.size();
+  guessed_at_ = tokens.size();
   if (guessed_by_ == 0) return std::vector<int32_t>();
   // Where the place is near the end, what follows it repeats.
   for (size_t i = 0; i < kMostGuessed; ++i) {

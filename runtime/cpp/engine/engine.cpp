@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "draft/ngram_drafter.h"
+
 namespace thimble {
 namespace {
 
@@ -60,6 +62,9 @@ Result<int64_t> Engine::submit(Request request) {
   Result<std::unique_ptr<Constraint>> constraint =
       constraints_.take(request.constraint, request.wanted);
   if (!constraint.ok()) return constraint.status();
+  request.predicted = model_->tokenizer().encode(request.options.prediction, false);
+  const auto context = static_cast<size_t>(model_->program().max_context_len());
+  request.predicted.resize(std::min(request.predicted.size(), context));
   const std::lock_guard<std::mutex> lock(mutex_);
   // Those that wait for the next step only, because a place is free, are not in the queue.
   const auto places = static_cast<size_t>(options_.sequences);
@@ -124,11 +129,17 @@ void Engine::admit() {
       sequence->end(slot.status());
       continue;
     }
-    sequence->start(*model_, *slot, slots_[*slot].tokens.size(),
-                    drafter_ != nullptr ? drafter_->another() : nullptr);
+    sequence->start(*model_, *slot, slots_[*slot].tokens.size(), drafter_of(*sequence));
     const std::lock_guard<std::mutex> lock(mutex_);
     running_.push_back(std::move(sequence));
   }
+}
+
+std::unique_ptr<Drafter> Engine::drafter_of(const Sequence& sequence) const {
+  if (!sequence.prediction().empty()) {
+    return std::make_unique<NgramDrafter>(sequence.prediction());
+  }
+  return drafter_ != nullptr ? drafter_->another() : nullptr;
 }
 
 std::vector<size_t> Engine::next_to_run() const {
@@ -164,7 +175,10 @@ std::vector<SequenceRows> Engine::next_rows() {
 
 Status Engine::add_drafts(std::vector<SequenceRows>* parts) {
   const auto answers = static_cast<size_t>(std::count_if(parts->begin(), parts->end(), is_answer));
-  if (drafter_ == nullptr || answers == 0) return {};
+  const bool drafts = std::any_of(parts->begin(), parts->end(), [&](const SequenceRows& part) {
+    return running_[part.sequence]->drafts();
+  });
+  if (!drafts || answers == 0) return {};
   const CallCosts& costs = costs_[answers];
   if (answers == parts->size() && costs.needs_plain()) return {};
   size_t rows = 0, with_logits = 0;

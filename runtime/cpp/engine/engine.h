@@ -67,6 +67,8 @@ class Engine {
   void drop_cancelled();
   /// Gives free slots to those that wait.
   void admit();
+  /// What a sequence guesses with: of its own; null: it does not.
+  std::unique_ptr<Drafter> drafter_of(const Sequence& sequence) const;
   /// The indices of those whose turn it is.
   std::vector<size_t> next_to_run() const;
   /// Gives caches the rotary tables of the texts that they will have.

@@ -22,6 +22,7 @@ class Sequence {
   int64_t id() const { return id_; }
   const std::vector<int32_t>& tokens() const { return request_.tokens; }
   const std::string& adapter() const { return request_.adapter; }
+  const std::vector<int32_t>& prediction() const { return request_.predicted; }
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
 
@@ -29,6 +30,7 @@ class Sequence {
   /// alone; null: none.
   void start(const Model& model, size_t slot, size_t cached, std::unique_ptr<Drafter> drafter);
   size_t slot() const { return slot_; }
+  bool drafts() const { return drafter_ != nullptr; }
 
   /// The tokens that the model has not read yet.
   const std::vector<int32_t>& next() const { return next_; }
