@@ -78,9 +78,16 @@ def _neox(
     return {**share, "rotary_emb_base": 10000.0 if theta is None else theta}
 
 
+def _whether(**tensors: str) -> Callable[[Metadata, Fields, Shapes, Mapping[str, Tensor]], Fields]:
+    """Returns a function that reads whether tensors of the first layer are stored, as fields."""
+    return lambda stored, so_far, shapes, factors: {
+        field: f"blk.0.{tensor}" in shapes for field, tensor in tensors.items()
+    }
+
+
 def _bias(field: str) -> Callable[[Metadata, Fields, Shapes, Mapping[str, Tensor]], Fields]:
     """Returns a function that reads whether queries have a bias, as a field of that name."""
-    return lambda stored, so_far, shapes, factors: {field: "blk.0.attn_q.bias" in shapes}
+    return _whether(**{field: "attn_q.bias"})
 
 
 _LAYER_NORM_EPS = "attention.layer_norm_epsilon"
@@ -137,7 +144,9 @@ ARCHITECTURES = {
     "arcee": Architecture("arcee", pairs_rotate=True),
     "chatglm": Architecture("glm", names={"ffn_up": "mlp.gate_up_proj"}, constants=_WHOLE_HEADS),
     "cohere2": Architecture("cohere2", _COHERE),
-    "command-r": Architecture("cohere", _COHERE),
+    "command-r": Architecture(
+        "cohere", _COHERE, computed=_whether(use_qk_norm="attn_q_norm.weight")
+    ),
     "ernie4_5": Architecture("ernie4_5", computed=_bias("use_bias")),
     "exaone4": Architecture("exaone4"),
     "gemma": Architecture("gemma", norms_from_one=True),
@@ -223,7 +232,7 @@ ARCHITECTURES = {
     "stablelm": Architecture(
         "stablelm",
         {"layer_norm_eps": _LAYER_NORM_EPS, "use_parallel_residual": "use_parallel_residual"},
-        computed=_bias("use_qkv_bias"),
+        computed=_whether(use_qkv_bias="attn_q.bias", qk_layernorm="attn_q_norm.weight"),
         constants=_WHOLE_HEADS,
     ),
     "starcoder2": Architecture(
