@@ -32,6 +32,7 @@ _COMMON = {
     "original_max_position_embeddings": "rope.scaling.original_context_length",
 }
 _BIASES = ("blk.0.attn_q.bias", "blk.0.attn_qkv.bias")
+_FIXED_PATTERNS = ("gemma2", "olmo2")  # of which llama.cpp reads no number
 Metadata = Callable[[str], Any]
 Fields = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -300,7 +301,7 @@ def config_fields(
         raise ExportError(f"there is no matrix {EMBEDDING}; it gives the vocabulary's size.")
     head_dim = _head_dim(fields)
     check_keys(kind.model_type, stored, head_dim)
-    fields = {**fields_of_absent(kind.model_type, head_dim), **fields}
+    fields = {**fields_of_absent(kind.model_type, stored, head_dim), **fields}
     if kind.computed is not None:
         fields |= kind.computed(stored, fields, shapes, rope_factors)
     fields |= {
@@ -338,6 +339,10 @@ def config_fields(
     fields["rope_scaling"] = scaling
     if scaling is not None and scaling["rope_type"] == "llama3":  # whose factors say it
         fields.pop("original_max_position_embeddings", None)
+    if fields["model_type"] == "olmo3":  # whose layers all have one base, in llama.cpp
+        plain = {"rope_type": "default", "rope_theta": fields["rope_theta"]}
+        tables = {"full_attention": {**plain, **(scaling or {})}, "sliding_attention": plain}
+        fields |= {"rope_parameters": tables, "rope_scaling": None}
     return fields
 
 
@@ -383,6 +388,6 @@ def _windows(fields: Mapping[str, Any], pattern: Any) -> dict[str, Any]:
     if isinstance(pattern, list):
         kinds = ("full_attention", "sliding_attention")
         given["layer_types"] = [kinds[bool(slides)] for slides in pattern]
-    elif pattern is not None:
+    elif pattern is not None and fields["model_type"] not in _FIXED_PATTERNS:
         given["sliding_window_pattern"] = pattern
     return given

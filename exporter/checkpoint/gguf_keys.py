@@ -19,14 +19,17 @@ _UNSCALED = {
 Metadata = Callable[[str], Any]
 
 
-def fields_of_absent(model_type: str, head_dim: int | None) -> Mapping[str, Any]:
+def fields_of_absent(model_type: str, stored: Metadata, head_dim: int | None) -> Mapping[str, Any]:
     """Returns fields of config.json where no key gives them, as llama.cpp takes them: the family
     of transformers may have other defaults.
 
     Args:
+        stored: reads the metadata behind the architecture's name and a dot.
         head_dim: None: not known.
     """
     fields: dict[str, Any] = {"rope_theta": 10000.0}
+    if model_type == "phi3" and stored("context_length") is not None:
+        fields["original_max_position_embeddings"] = stored("context_length")
     if model_type == "cohere":
         fields["logit_scale"] = 1.0
     if model_type in ("granite", "granitemoe") and head_dim:

@@ -20,6 +20,7 @@ def fields_of(
         "embedding_length": 64,
         "attention.head_count": 4,
         "attention.layer_norm_rms_epsilon": 1e-5,
+        "context_length": 512,
     }
     metadata = {
         "general.architecture": architecture,
@@ -51,6 +52,7 @@ def test_yarn_log_multiplier_is_read_of_mistral_3_alone() -> None:
         ("command-r", "rope_theta", 10000.0),
         ("command-r", "logit_scale", 1.0),
         ("granite", "attention_multiplier", 0.25),
+        ("phi3", "original_max_position_embeddings", 512),
     ],
 )
 def test_what_llama_cpp_takes_where_no_key_is(architecture: str, field: str, value: float) -> None:
@@ -100,6 +102,13 @@ def test_keys_that_no_decoder_computes(architecture: str, keys: dict[str, Any], 
     with pytest.raises(ExportError) as error:
         fields_of(architecture=architecture, **keys)
     assert str(error.value) == said
+
+
+@pytest.mark.parametrize("architecture", ["gemma2", "olmo2", "gemma3"])
+def test_whose_pattern_of_windows_is_read(architecture: str) -> None:
+    keys = {"attention.sliding_window": 4, "attention.sliding_window_pattern": 3}
+    read = fields_of(architecture=architecture, **keys).get("sliding_window_pattern")
+    assert read == (3 if architecture == "gemma3" else None)
 
 
 def test_values_as_wide_as_heads() -> None:
