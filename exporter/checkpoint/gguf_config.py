@@ -15,6 +15,7 @@ from exporter.checkpoint.gguf_keys import (
 )
 from exporter.checkpoint.gguf_rope import TEMPERATURE, rope_scaling
 from exporter.errors import ExportError
+from exporter.models.fields import FULL, SLIDING
 
 EMBEDDING = "token_embd.weight"
 HEAD = "output.weight"
@@ -32,7 +33,7 @@ _COMMON = {
     "original_max_position_embeddings": "rope.scaling.original_context_length",
 }
 _BIASES = ("blk.0.attn_q.bias", "blk.0.attn_qkv.bias")
-_FIXED_PATTERNS = ("gemma2", "olmo2")  # of which llama.cpp reads no number
+_KINDS = (FULL, SLIDING)
 Metadata = Callable[[str], Any]
 Fields = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -386,8 +387,9 @@ def _windows(fields: Mapping[str, Any], pattern: Any) -> dict[str, Any]:
     if fields["model_type"] in ("qwen2", "qwen3", "smollm3"):
         given["use_sliding_window"] = True
     if isinstance(pattern, list):
-        kinds = ("full_attention", "sliding_attention")
-        given["layer_types"] = [kinds[bool(slides)] for slides in pattern]
-    elif pattern is not None and fields["model_type"] not in _FIXED_PATTERNS:
-        given["sliding_window_pattern"] = pattern
+        given["layer_types"] = [_KINDS[bool(slides)] for slides in pattern]
+    elif type(pattern) is int and type(fields.get("num_hidden_layers")) is int:
+        layers = range(fields["num_hidden_layers"])  # every so many does not slide; 0: all do
+        slide = [pattern == 0 or index % pattern < pattern - 1 for index in layers]
+        given["layer_types"] = [_KINDS[slides] for slides in slide]
     return given

@@ -104,11 +104,12 @@ def test_keys_that_no_decoder_computes(architecture: str, keys: dict[str, Any], 
     assert str(error.value) == said
 
 
-@pytest.mark.parametrize("architecture", ["gemma2", "olmo2", "gemma3"])
-def test_whose_pattern_of_windows_is_read(architecture: str) -> None:
-    keys = {"attention.sliding_window": 4, "attention.sliding_window_pattern": 3}
-    read = fields_of(architecture=architecture, **keys).get("sliding_window_pattern")
-    assert read == (3 if architecture == "gemma3" else None)
+@pytest.mark.parametrize(("pattern", "slide"), [(2, "sfs"), (3, "ssf"), (1, "fff"), (0, "sss")])
+def test_every_so_many_layers_do_not_slide(pattern: int, slide: str) -> None:
+    kinds = {"s": "sliding_attention", "f": "full_attention"}
+    keys = {"attention.sliding_window": 4, "attention.sliding_window_pattern": pattern}
+    read = fields_of(architecture="gemma2", block_count=3, **keys)
+    assert read["layer_types"] == [kinds[kind] for kind in slide]
 
 
 def test_values_as_wide_as_heads() -> None:
