@@ -207,7 +207,12 @@ def open_gguf(path: Path, family: Family | None) -> tuple[Family, DecoderSpec, G
     metadata = files[0].metadata
     tensors = {name: tensor for file in files for name, tensor in file.tensors.items()}
     _check_types(path, {tensor.type for tensor in tensors.values()})
-    rope = {name: read_tensor(Place(f, name)) for f in files for name in _ROPE if name in f.tensors}
+    rope = {
+        name: read_tensor(Place(f, name)).float()
+        for f in files
+        for name in _ROPE
+        if name in f.tensors
+    }
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     try:
         kind = architecture(metadata)

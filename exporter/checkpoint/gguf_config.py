@@ -7,8 +7,15 @@ from typing import Any
 from torch import Tensor
 
 from exporter.checkpoint import gguf_apertus, gguf_delta, gguf_gemma4, gguf_lfm2
+from exporter.checkpoint.gguf_keys import (
+    LAYER_NORM_EPS,
+    RMS_NORM_EPS,
+    check_keys,
+    fields_of_absent,
+)
 from exporter.checkpoint.gguf_rope import TEMPERATURE, rope_scaling
 from exporter.errors import ExportError
+from exporter.models.fields import FULL, SLIDING
 
 EMBEDDING = "token_embd.weight"
 HEAD = "output.weight"
@@ -20,12 +27,13 @@ _COMMON = {
     "num_key_value_heads": "attention.head_count_kv",
     "head_dim": "attention.key_length",
     "max_position_embeddings": "context_length",
-    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "rms_norm_eps": RMS_NORM_EPS,
     "rope_theta": "rope.freq_base",
     "sliding_window": "attention.sliding_window",
     "original_max_position_embeddings": "rope.scaling.original_context_length",
 }
 _BIASES = ("blk.0.attn_q.bias", "blk.0.attn_qkv.bias")
+_KINDS = (FULL, SLIDING)
 Metadata = Callable[[str], Any]
 Fields = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -78,12 +86,18 @@ def _neox(
     return {**share, "rotary_emb_base": 10000.0 if theta is None else theta}
 
 
+def _whether(**tensors: str) -> Callable[[Metadata, Fields, Shapes, Mapping[str, Tensor]], Fields]:
+    """Returns a function that reads whether tensors of the first layer are stored, as fields."""
+    return lambda stored, so_far, shapes, factors: {
+        field: f"blk.0.{tensor}" in shapes for field, tensor in tensors.items()
+    }
+
+
 def _bias(field: str) -> Callable[[Metadata, Fields, Shapes, Mapping[str, Tensor]], Fields]:
     """Returns a function that reads whether queries have a bias, as a field of that name."""
-    return lambda stored, so_far, shapes, factors: {field: "blk.0.attn_q.bias" in shapes}
+    return _whether(**{field: "attn_q.bias"})
 
 
-_LAYER_NORM_EPS = "attention.layer_norm_epsilon"
 _GEMMA_NAMES = {"ffn_norm": "pre_feedforward_layernorm"}
 _GRANITE = {
     "attention_multiplier": "attention.scale",
@@ -105,7 +119,7 @@ _QWEN3_MOE = {
     "moe_intermediate_size": "expert_feed_forward_length",
 }
 _GPT_OSS = {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
-_COHERE = {"layer_norm_eps": _LAYER_NORM_EPS, "logit_scale": "logit_scale"}
+_COHERE = {"layer_norm_eps": LAYER_NORM_EPS, "logit_scale": "logit_scale"}
 _SHARED = {"shared_expert_intermediate_size": "expert_shared_feed_forward_length"}
 _QWEN2_MOE_NAMES = {
     "ffn_gate_inp": "mlp.gate",
@@ -124,7 +138,7 @@ _PHI_NAMES = {
     "ffn_down": "mlp.fc2",
 }
 _STARCODER_NAMES = {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
-_NEOX = {"layer_norm_eps": _LAYER_NORM_EPS, "use_parallel_residual": "use_parallel_residual"}
+_NEOX = {"layer_norm_eps": LAYER_NORM_EPS, "use_parallel_residual": "use_parallel_residual"}
 _LFM2_MOE = {**gguf_lfm2.FIELDS, **_QWEN3_MOE, "num_dense_layers": "leading_dense_block_count"}
 _LFM2_MOE_NAMES = {
     "ffn_gate_inp": "feed_forward.gate",
@@ -137,7 +151,9 @@ ARCHITECTURES = {
     "arcee": Architecture("arcee", pairs_rotate=True),
     "chatglm": Architecture("glm", names={"ffn_up": "mlp.gate_up_proj"}, constants=_WHOLE_HEADS),
     "cohere2": Architecture("cohere2", _COHERE),
-    "command-r": Architecture("cohere", _COHERE),
+    "command-r": Architecture(
+        "cohere", _COHERE, computed=_whether(use_qk_norm="attn_q_norm.weight")
+    ),
     "ernie4_5": Architecture("ernie4_5", computed=_bias("use_bias")),
     "exaone4": Architecture("exaone4"),
     "gemma": Architecture("gemma", norms_from_one=True),
@@ -181,12 +197,12 @@ ARCHITECTURES = {
     ),
     "mistral3": Architecture("mistral", pairs_rotate=True, yarn={"mscale": 1.0}),
     "nemotron": Architecture(
-        "nemotron", {"norm_eps": _LAYER_NORM_EPS}, norms_from_one=True, constants=_WHOLE_HEADS
+        "nemotron", {"norm_eps": LAYER_NORM_EPS}, norms_from_one=True, constants=_WHOLE_HEADS
     ),
     "olmo2": Architecture("olmo2"),
     "olmoe": Architecture("olmoe", _QWEN3_MOE, names={"ffn_gate_inp": "mlp.gate"}),
     "phi2": Architecture(
-        "phi", {"layer_norm_eps": _LAYER_NORM_EPS}, names=_PHI_NAMES, constants=_WHOLE_HEADS
+        "phi", {"layer_norm_eps": LAYER_NORM_EPS}, names=_PHI_NAMES, constants=_WHOLE_HEADS
     ),
     "phi3": Architecture("phi3", names={"ffn_up": "mlp.gate_up_proj"}),
     "qwen2": Architecture("qwen2"),
@@ -222,13 +238,13 @@ ARCHITECTURES = {
     "smollm3": Architecture("smollm3", pairs_rotate=True),
     "stablelm": Architecture(
         "stablelm",
-        {"layer_norm_eps": _LAYER_NORM_EPS, "use_parallel_residual": "use_parallel_residual"},
-        computed=_bias("use_qkv_bias"),
+        {"layer_norm_eps": LAYER_NORM_EPS, "use_parallel_residual": "use_parallel_residual"},
+        computed=_whether(use_qkv_bias="attn_q.bias", qk_layernorm="attn_q_norm.weight"),
         constants=_WHOLE_HEADS,
     ),
     "starcoder2": Architecture(
         "starcoder2",
-        {"norm_epsilon": _LAYER_NORM_EPS},
+        {"norm_epsilon": LAYER_NORM_EPS},
         names=_STARCODER_NAMES,
         computed=_bias("use_bias"),
     ),
@@ -284,6 +300,9 @@ def config_fields(
         fields["num_hidden_layers"] = more.start
     if len(shapes.get(EMBEDDING, ())) != 2:
         raise ExportError(f"there is no matrix {EMBEDDING}; it gives the vocabulary's size.")
+    head_dim = _head_dim(fields)
+    check_keys(kind.model_type, stored, head_dim)
+    fields = {**fields_of_absent(kind.model_type, stored, head_dim), **fields}
     if kind.computed is not None:
         fields |= kind.computed(stored, fields, shapes, rope_factors)
     fields |= {
@@ -295,28 +314,36 @@ def config_fields(
         "mlp_bias": "blk.0.ffn_gate.bias" in shapes,
         **{name: _token(metadata, name) for name in ("bos_token_id", "eos_token_id")},
     }
-    if stored("attention.value_length") not in (None, stored("attention.key_length")):
-        raise ExportError(
-            f"{prefix}.attention.value_length {stored('attention.value_length')!r} is not "
-            f"{prefix}.attention.key_length {stored('attention.key_length')!r}; heads of two sizes "
-            "are not built."
-        )
     head_dim = _head_dim(fields)
+    key_size, value_size = stored("attention.key_length"), stored("attention.value_length")
+    if value_size not in (None, head_dim if key_size is None else key_size):
+        raise ExportError(
+            f"{prefix}.attention.value_length {value_size!r} is not {prefix}.attention.key_length "
+            f"{key_size!r}; heads of two sizes are not built."
+        )
     if head_dim:  # a family may have another default
         fields["head_dim"] = head_dim
     if kind.larger_heads is not None and head_dim:
         larger = fields.get("num_hidden_layers") == kind.larger_heads
         heads = fields["num_attention_heads"]
         fields["query_pre_attn_scalar"] = fields["hidden_size"] // heads if larger else head_dim
-    if stored(TEMPERATURE) is not None:
+    if stored(TEMPERATURE) is not None and kind.model_type == "mistral":
         fields["model_type"] = "ministral3"  # which shares its architecture with Mistral
     fields |= _windows(fields, stored("attention.sliding_window_pattern"))
     if "rope_parameters" in fields:
+        fields.pop("original_max_position_embeddings", None)
         return fields
     turned = stored("rope.dimension_count")
     if head_dim and isinstance(turned, int) and turned != head_dim:
         fields["partial_rotary_factor"] = turned / head_dim
-    fields["rope_scaling"] = rope_scaling(fields, stored, rope_factors, head_dim, kind.yarn)
+    scaling = rope_scaling(fields, stored, rope_factors, head_dim, kind.yarn)
+    fields["rope_scaling"] = scaling
+    if scaling is not None and scaling["rope_type"] == "llama3":  # whose factors say it
+        fields.pop("original_max_position_embeddings", None)
+    if fields["model_type"] == "olmo3":  # whose layers all have one base, in llama.cpp
+        plain = {"rope_type": "default", "rope_theta": fields["rope_theta"]}
+        tables = {"full_attention": {**plain, **(scaling or {})}, "sliding_attention": plain}
+        fields |= {"rope_parameters": tables, "rope_scaling": None}
     return fields
 
 
@@ -360,8 +387,9 @@ def _windows(fields: Mapping[str, Any], pattern: Any) -> dict[str, Any]:
     if fields["model_type"] in ("qwen2", "qwen3", "smollm3"):
         given["use_sliding_window"] = True
     if isinstance(pattern, list):
-        kinds = ("full_attention", "sliding_attention")
-        given["layer_types"] = [kinds[bool(slides)] for slides in pattern]
-    elif pattern is not None:
-        given["sliding_window_pattern"] = pattern
+        given["layer_types"] = [_KINDS[bool(slides)] for slides in pattern]
+    elif type(pattern) is int and type(fields.get("num_hidden_layers")) is int:
+        layers = range(fields["num_hidden_layers"])  # every so many does not slide; 0: all do
+        slide = [pattern == 0 or index % pattern < pattern - 1 for index in layers]
+        given["layer_types"] = [_KINDS[slides] for slides in slide]
     return given

@@ -44,6 +44,7 @@ def rope_scaling(
     Raises:
         ExportError: there is no such field.
     """
+    is_mistral3 = "mscale" in yarn
     kind, factor = stored("rope.scaling.type"), stored("rope.scaling.factor")
     kind = _LINEAR if kind is None else kind
     factor = stored("rope.scale_linear") if factor is None else factor
@@ -51,14 +52,15 @@ def rope_scaling(
     magnitude = 1.0
     if stored("rope.scaling.attn_factor") is not None:
         magnitude = positive({"attn_factor": stored("rope.scaling.attn_factor")}, "attn_factor")
-    beta = {} if stored(TEMPERATURE) is None else {_BETA: stored(TEMPERATURE)}
+    grows = is_mistral3 and stored(TEMPERATURE) is not None
+    beta = {_BETA: stored(TEMPERATURE)} if grows else {}
     original = stored("rope.scaling.original_context_length")
     context = {} if original is None else {"original_max_position_embeddings": original}
-    if _is_yarn(kind, stored):
+    if kind == _YARN:
         if rope_factors:
             raise ExportError(f"rope.scaling.type yarn with {min(rope_factors)} is not supported.")
-        return {**yarn, **beta, **context, **_yarn(factor, magnitude, stored, "mscale" in yarn)}
-    if kind not in (_NONE, _LINEAR, _YARN, "longrope"):
+        return {**yarn, **beta, **context, **_yarn(factor, magnitude, stored, is_mistral3)}
+    if kind not in (_NONE, _LINEAR, "longrope"):
         return {**beta, **context, "rope_type": kind, "factor": factor}  # which no family has
     if not rope_factors and magnitude == 1:
         scaling = {"rope_type": "default"} if factor == 1 else {"rope_type": _LINEAR}
@@ -81,24 +83,17 @@ def rope_scaling(
     }
 
 
-def _is_yarn(kind: str, stored: Metadata) -> bool:
-    """Whether YaRN counts: its share of the result is all, or nothing."""
-    share = stored("rope.scaling.yarn_ext_factor")
-    if share is None or share in (0, 1) or (isinstance(share, float) and share < 0):
-        return kind == _YARN if share is None or share < 0 else bool(share)
-    raise ExportError(f"rope.scaling.yarn_ext_factor is {share!r}; supported are 0 and 1.")
-
-
-def _yarn(factor: Any, magnitude: float, stored: Metadata, multiplies: bool) -> dict[str, Any]:
+def _yarn(factor: Any, magnitude: float, stored: Metadata, is_mistral3: bool) -> dict[str, Any]:
+    """Returns YaRN's parameters; only of Mistral 3 does llama.cpp read more than the factors."""
     stretch = 0.1 * math.log(max(1.0, positive({"factor": factor}, "factor")))
     own, multiplier = 1 + stretch, stored("rope.scaling.yarn_log_multiplier")
-    if multiplies and multiplier:
+    if is_mistral3 and multiplier:
         own /= 1 + stretch * positive({"yarn_log_multiplier": multiplier}, "yarn_log_multiplier")
     betas = {
         "beta_fast": stored("rope.scaling.yarn_beta_fast"),
         "beta_slow": stored("rope.scaling.yarn_beta_slow"),
     }
-    given = {name: value for name, value in betas.items() if value is not None}
+    given = {name: value for name, value in betas.items() if is_mistral3 and value is not None}
     return {"rope_type": _YARN, "factor": factor, **given, "attention_factor": own * magnitude}
 
 

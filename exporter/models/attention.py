@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from exporter.models.cached_attention import attend
 from exporter.models.context import CachedContext, Context
 from exporter.models.int8_heads import in_int8, rotated_in_int8, turned
-from exporter.models.norm import RMSNorm
+from exporter.models.norm import RMSNorm, query_or_key_norm
 from exporter.models.rotary_tables import Rope, apply_rope
 from exporter.models.spec import AttentionSpec, Norms
 from quant.protocols import Block, Part
@@ -57,9 +57,8 @@ class Attention(nn.Module):
         self.gate = spec.gate
         self.o_proj = nn.Linear(query_size, hidden_size, spec.out_bias)
         if spec.qk_norm is not None:
-            over_heads = spec.qk_norm != "rows"
-            self.q_norm = RMSNorm(spec.head_dim if over_heads else query_size, eps)
-            self.k_norm = RMSNorm(spec.head_dim if over_heads else key_size, eps)
+            self.q_norm = query_or_key_norm(spec, spec.num_attention_heads, eps)
+            self.k_norm = query_or_key_norm(spec, spec.num_key_value_heads, eps)
         self.qk_norm = spec.qk_norm
         self.v_norm = RMSNorm(spec.head_dim, eps, weighted=False) if spec.value_norm else None
         self.kept_as = kept_as
@@ -80,7 +79,7 @@ class Attention(nn.Module):
         q = q.view(heads)  # (batch, seq_len, num_attention_heads, head_dim)
         k = k.view(heads)  # (batch, seq_len, num_key_value_heads, head_dim)
         v = v.view(heads)
-        if self.qk_norm == "heads":
+        if self.qk_norm in ("heads", "layer", "layer_by_head"):
             q, k = self.q_norm(q), self.k_norm(k)
         if self.v_norm is not None:
             v = self.v_norm(v)

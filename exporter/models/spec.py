@@ -8,7 +8,7 @@ from typing import Literal
 from exporter.models.rotary_spec import LongRopeScaling, RotarySpec
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "quick_gelu", "relu2", "tanh", "xielu"]
-QkNorm = Literal["heads", "rows", "rotated_heads"] | None
+QkNorm = Literal["heads", "rows", "rotated_heads", "layer", "layer_by_head"] | None
 NormKind = Literal["rms", "layer", "layer_with_bias"]
 Gate = Literal["numbers", "heads"] | None
 TextReading = Literal["before", "all"] | None
@@ -24,6 +24,8 @@ class AttentionSpec:
         bias, out_bias: of q_proj, k_proj and v_proj; of o_proj.
         qk_norm: an RMSNorm of queries and keys before the rotation: of each head ("heads"), or of
             all heads of a position at once ("rows"); or of each head behind it ("rotated_heads").
+            A LayerNorm of each head before it: with one weight and bias ("layer", Phi), or with a
+            weight for each head ("layer_by_head", Command R+).
         scale: a factor on the dot products; None: head_dim ** -0.5.
         query_rotary: rotates queries instead of `rotary`; None: the same table for both.
         soft_cap: scores become cap * tanh(score / cap); None: they stay (Gemma 2).

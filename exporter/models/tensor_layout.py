@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+ROTATED = ("q_proj", "k_proj", "q_norm", "k_norm")  # modules whose rows rotate with their heads
+
 
 def _itself(tensor: Tensor) -> Tensor:
     return tensor

@@ -73,8 +73,7 @@ def _other_steps(spec: DecoderSpec) -> list[str]:
         "feed-forward parts without a gate": not all(mlp.gated for mlp in mlps),
         "feed-forward parts with a limit": any(mlp.limit is not None for mlp in mlps),
         "norms of each head": any(
-            mixer.qk_norm in ("heads", "rotated_heads") or mixer.value_norm
-            for mixer in spec.attentions
+            mixer.qk_norm not in (None, "rows") or mixer.value_norm for mixer in spec.attentions
         ),
         "queries that have a rotary table of their own": any(
             mixer.query_rotary is not None for mixer in spec.attentions

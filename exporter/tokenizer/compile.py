@@ -95,14 +95,15 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
         return spec
     model_directory = model_directory or source.directory
     special = read_special_tokens(source.directory, model_directory)
-    if source.kind is TokenizerKind.SENTENCEPIECE and special.names_class and not special.kind:
+    names_class = special.names_class or not special.config
+    if source.kind is TokenizerKind.SENTENCEPIECE and names_class and not special.kind:
         special = special.with_defaults(named_pieces(source.path))
     spec = _read(source, special)
     apply_configs(spec, special, model_directory, source.kind)
     spec.named = {name: special.text(name) or "" for name in special.named}
-    if not special.config:
+    if not special.config and source.kind is TokenizerKind.TIKTOKEN:
         spec.named = {**_by_ids(spec), **spec.named}
-    elif source.kind is TokenizerKind.SENTENCEPIECE:
+    elif special.config and source.kind is TokenizerKind.SENTENCEPIECE:
         by_ids = _by_ids(spec)
         spec.named = {**{n: by_ids[n] for n in by_ids if n not in special.given}, **spec.named}
     return spec

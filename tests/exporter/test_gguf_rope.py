@@ -12,15 +12,21 @@ from exporter.errors import ExportError
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
 
 
-def fields_of(factors: dict[str, Tensor] | None = None, **keys: Any) -> dict[str, Any]:
-    """The config's fields of a file with these keys behind `llama.`."""
+def fields_of(
+    factors: dict[str, Tensor] | None = None, architecture: str = "llama", **keys: Any
+) -> dict[str, Any]:
+    """The config's fields of a file with these keys behind the architecture's name and a dot."""
+    sizes = {
+        "embedding_length": 64,
+        "attention.head_count": 4,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "context_length": 512,
+    }
     metadata = {
-        "general.architecture": "llama",
-        "llama.embedding_length": 64,
-        "llama.attention.head_count": 4,
+        "general.architecture": architecture,
         "tokenizer.ggml.bos_token_id": 2**32 - 1,
         "tokenizer.ggml.eos_token_id": 2,
-        **{f"llama.{key}": value for key, value in keys.items()},
+        **{f"{architecture}.{key}": value for key, value in {**sizes, **keys}.items()},
     }
     return config_fields(metadata, {"token_embd.weight": (512, 64)}, factors or {})
 
@@ -40,13 +46,79 @@ def test_yarn_log_multiplier_is_read_of_mistral_3_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factors", "keys", "said"),
+    ("architecture", "field", "value"),
+    [
+        ("gemma3", "rope_theta", 10000.0),
+        ("command-r", "rope_theta", 10000.0),
+        ("command-r", "logit_scale", 1.0),
+        ("granite", "attention_multiplier", 0.25),
+        ("phi3", "original_max_position_embeddings", 512),
+    ],
+)
+def test_what_llama_cpp_takes_where_no_key_is(architecture: str, field: str, value: float) -> None:
+    assert fields_of(architecture=architecture)[field] == value
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "said"),
     [
         (
-            {},
-            {**YARN, "rope.scaling.yarn_ext_factor": 0.5},
-            "rope.scaling.yarn_ext_factor is 0.5; supported are 0 and 1.",
+            "qwen2",
+            {"attention.causal": False},
+            "attention.causal is false; only causal attention is supported.",
         ),
+        (
+            "llama",
+            {"attention.layer_norm_rms_epsilon": None},
+            "neither attention.layer_norm_rms_epsilon nor attention.layer_norm_epsilon is stored, "
+            "and norms need one; convert the model again.",
+        ),
+        (
+            "gemma3",
+            {"rope.dimension_count_swa": 4},
+            "rope.dimension_count_swa 4 is not supported; supported is 16, complete heads.",
+        ),
+        (
+            "gemma3",
+            {"rope.scaling.attn_factor": 0.5},
+            "rope.scaling.attn_factor 0.5 is not supported for gemma3_text.",
+        ),
+        ("gemma3", YARN, "rope.scaling.type 'yarn' is not supported for gemma3_text."),
+        ("apertus", YARN, "rope.scaling.type 'yarn' is not supported for apertus."),
+        (
+            "glm4",
+            {"rope.dimension_sections": [1, 1, 1, 0]},
+            "rope.dimension_sections [1, 1, 1, 0] is not supported.",
+        ),
+        (
+            "llama",
+            {"attention.value_length": 8},
+            "llama.attention.value_length 8 is not llama.attention.key_length None; heads of two "
+            "sizes are not built.",
+        ),
+    ],
+)
+def test_keys_that_no_decoder_computes(architecture: str, keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ExportError) as error:
+        fields_of(architecture=architecture, **keys)
+    assert str(error.value) == said
+
+
+@pytest.mark.parametrize(("pattern", "slide"), [(2, "sfs"), (3, "ssf"), (1, "fff"), (0, "sss")])
+def test_every_so_many_layers_do_not_slide(pattern: int, slide: str) -> None:
+    kinds = {"s": "sliding_attention", "f": "full_attention"}
+    keys = {"attention.sliding_window": 4, "attention.sliding_window_pattern": pattern}
+    read = fields_of(architecture="gemma2", block_count=3, **keys)
+    assert read["layer_types"] == [kinds[kind] for kind in slide]
+
+
+def test_values_as_wide_as_heads() -> None:
+    assert fields_of(**{"attention.value_length": 16})["head_dim"] == 16
+
+
+@pytest.mark.parametrize(
+    ("factors", "keys", "said"),
+    [
         (
             {"rope_freqs.weight": torch.ones(8)},
             YARN,

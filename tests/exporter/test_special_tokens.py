@@ -142,6 +142,22 @@ def test_tokens_of_the_other_files(
     assert ours == oracle.apply_chat_template(TURN, tokenize=False, add_generation_prompt=True)
 
 
+@pytest.mark.parametrize("model_type", ["llama", "qwen3", "gemma2", "starcoder2"])
+@pytest.mark.parametrize("kind", ["json", "sentencepiece"])
+def test_what_templates_name_without_a_config(
+    kind: str, model_type: str, bases: dict[str, Path], tmp_path: Path
+) -> None:
+    """The class of the model has tokens, or the SentencePiece model; ids of the model name none."""
+    path = tmp_path / "model"
+    shutil.copytree(bases[kind], path)
+    fields = {"model_type": model_type, "bos_token_id": 1, "eos_token_id": 2}
+    (path / "config.json").write_text(json.dumps(fields))
+    oracle, compiled = AutoTokenizer.from_pretrained(path), compile_tokenizer(path)
+    assert compiled.tokens == oracle.special_tokens_map
+    if (kind, model_type) == ("json", "llama"):
+        assert compiled.tokens == {}
+
+
 def size_of(path: Path) -> int:
     if (path / "tokenizer.model").is_file():
         return 512

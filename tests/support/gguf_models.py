@@ -1,5 +1,6 @@
 """Random models of transformers as GGUF files, as llama.cpp's converter stores them."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ def write_model(
     config["rope_theta"] = rotary["rope_theta"]
     tensors = with_split_experts(reference.state_dict())
     tensors, numbers = without_numbers(tensors)
+    if config["model_type"] == "stablelm":
+        tensors = stacked_norms(tensors)
     if config["model_type"] == "gpt_neox":
         tensors = neox_tensors(config, tensors)
     if config["model_type"] == "qwen3_next":
@@ -99,6 +102,14 @@ def without_numbers(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], d
         if ".act_fn." in name:
             numbers.setdefault(f"xielu.{name.rpartition('.')[2]}", []).append(tensor.float().item())
     return {name: tensor for name, tensor in tensors.items() if ".act_fn." not in name}, numbers
+
+
+def stacked_norms(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Norms of each head as rows of one tensor."""
+    made: dict[str, list[Tensor]] = {}
+    for name, tensor in tensors.items():
+        made.setdefault(re.sub(r"\.norms\.\d+", "", name), []).append(tensor)
+    return {name: torch.stack(x) if len(x) > 1 else x[0] for name, x in made.items()}
 
 
 def neox_tensors(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

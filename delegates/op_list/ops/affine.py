@@ -20,7 +20,6 @@ class Affine(Op):
 
     READS: ClassVar = ("input",)
     IN_PLACE: ClassVar = ("input",)
-    BY_TOKEN: ClassVar = False
     BY_SAMPLE: ClassVar = True
     VERSION: ClassVar = 8
 
@@ -35,7 +34,7 @@ class Affine(Op):
 
 def match_affine(node: Node, values: Values) -> Affine | None:
     for x, vector in (args_of(node)[:2], args_of(node)[1::-1]):
-        if not values.by_sample or node.kwargs or not is_rows(x):
+        if node.kwargs or not is_rows(x):
             continue
         if values.constants.name(vector) is None or shape_of(x) != shape_of(node):
             continue

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from exporter.models.config import attention, decoder, mlp
 from exporter.models.families import glm
 from exporter.models.family import Family
-from exporter.models.fields import count, flag, positive, refuse
+from exporter.models.fields import count, flag, positive
 from exporter.models.spec import DecoderSpec, LayerSpec, Norms
 from exporter.models.tensor_layout import Stored
 
@@ -26,8 +28,9 @@ _NORM = Norms("input_layernorm")
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**DEFAULTS, **config}
-    refuse(fields, "use_qk_norm", False)
     layer = parallel(fields)
+    if flag(fields, "use_qk_norm"):
+        layer = replace(layer, mixer=replace(layer.attention, qk_norm="layer_by_head"))
     return scaled(fields, decoder(fields, [layer] * count(fields, "num_hidden_layers")))
 
 
@@ -46,9 +49,11 @@ def scaled(fields: Mapping[str, Any], plain: DecoderSpec) -> DecoderSpec:
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
-    """Folds in the factor of the logits."""
+    """Folds in the factor of the logits; norms of heads have a row for each."""
     ((module, factor),) = spec.folded
-    kept = glm.in_halves(spec, name)
+    plain = Stored((name,))
+    is_of_heads = name.endswith(("q_norm.weight", "k_norm.weight"))
+    kept = glm.in_halves(spec, name, plain.then(torch.flatten) if is_of_heads else plain)
     return kept.times(factor) if name.startswith(f"{module}.") else kept
 
 

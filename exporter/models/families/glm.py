@@ -9,7 +9,7 @@ from exporter.models.family import Family
 from exporter.models.fields import count, flag
 from exporter.models.rotary_config import rotary
 from exporter.models.spec import DecoderSpec, LayerSpec
-from exporter.models.tensor_layout import Stored
+from exporter.models.tensor_layout import ROTATED, Stored
 
 _DEFAULTS = {
     "rms_norm_eps": 1.5625e-7,
@@ -54,14 +54,14 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
 
 
 def in_halves(spec: DecoderSpec, name: str, stored: Stored | None = None) -> Stored:
-    """Rows of queries and keys are stored in the order of pairs that rotate together.
+    """Rows of queries, keys and their norms are stored in the order of pairs that rotate together.
 
     Args:
         stored: the rows; None: those of that name.
     """
     stored = Stored((name,)) if stored is None else stored
     rotary = next(iter(spec.rotary_tables), None)
-    if rotary is None or name.split(".")[-2] not in ("q_proj", "k_proj"):
+    if rotary is None or name.split(".")[-2] not in ROTATED:
         return stored
     return stored.from_pairs(rotary.head_dim, rotary.leading)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from exporter.models.config import decoder, mlp, unrotated_attention
 from exporter.models.family import Family
-from exporter.models.fields import count, refuse
+from exporter.models.fields import count, flag
 from exporter.models.rotary_config import rotary
-from exporter.models.spec import DecoderSpec, LayerSpec, Norms
-from exporter.models.tensor_layout import Stored
+from exporter.models.spec import DecoderSpec, LayerSpec, Norms, QkNorm
+from exporter.models.tensor_layout import ROTATED, Stored
 
 _DEFAULTS = {
     "layer_norm_eps": 1e-5,
@@ -25,14 +25,16 @@ _NAMES = {
     ".o_proj.": ".dense.",
     ".up_proj.": ".fc1.",
     ".down_proj.": ".fc2.",
+    ".q_norm.": ".q_layernorm.",
+    ".k_norm.": ".k_layernorm.",
 }
 
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
-    refuse(fields, "qk_layernorm", False)
     fields["rms_norm_eps"] = fields["layer_norm_eps"]
-    mixer = unrotated_attention(fields, bias=True, out_bias=True)
+    qk_norm: QkNorm = "layer" if flag(fields, "qk_layernorm") else None
+    mixer = unrotated_attention(fields, bias=True, out_bias=True, qk_norm=qk_norm)
     mixer = replace(mixer, rotary=rotary(fields, mixer.head_dim))
     part = mlp(fields, bias=True, gated=False)
     layer = LayerSpec(mixer, part, _NORM, _NORM, parallel=True)
@@ -48,9 +50,10 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
 
 
 def rotated(spec: DecoderSpec, name: str, stored: Stored) -> Stored:
-    """Returns rows of queries and keys, of heads whose first numbers rotate, in our order."""
+    """Returns rows of queries and keys, of heads whose first numbers rotate, in our order, and
+    those of their norms."""
     rotary = spec.attentions[0].rotary
-    if rotary is None or name.split(".")[-2] not in ("q_proj", "k_proj"):
+    if rotary is None or name.split(".")[-2] not in ROTATED:
         return stored
     return stored.half_split(rotary.head_dim, rotary.leading)
 

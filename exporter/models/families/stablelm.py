@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from exporter.models.config import decoder, mlp, unrotated_attention
 from exporter.models.families.phi import rotated
 from exporter.models.family import Family
-from exporter.models.fields import count, flag, refuse
+from exporter.models.fields import count, flag
 from exporter.models.rotary_config import rotary
-from exporter.models.spec import DecoderSpec, LayerSpec, Norms
-from exporter.models.tensor_layout import Stored
+from exporter.models.spec import DecoderSpec, LayerSpec, Norms, QkNorm
+from exporter.models.tensor_layout import Stored, joined
 
 _DEFAULTS = {
     "layer_norm_eps": 1e-5,
@@ -25,9 +27,9 @@ _DEFAULTS = {
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
-    refuse(fields, "qk_layernorm", False)
     fields |= {"rms_norm_eps": fields["layer_norm_eps"], "head_dim": None}
-    mixer = unrotated_attention(fields, bias=flag(fields, "use_qkv_bias"))
+    qk_norm: QkNorm = "layer_by_head" if flag(fields, "qk_layernorm") else None
+    mixer = unrotated_attention(fields, bias=flag(fields, "use_qkv_bias"), qk_norm=qk_norm)
     mixer = replace(mixer, rotary=rotary(fields, mixer.head_dim))
     layer = LayerSpec(mixer, mlp(fields))
     if flag(fields, "use_parallel_residual"):
@@ -37,7 +39,15 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
-    return rotated(spec, name, Stored((name,)))
+    """Each head's norm is a tensor of its own; GGUF has one with a row for each."""
+    block, _, part = name.removesuffix(".weight").rpartition(".")
+    if part not in ("q_norm", "k_norm"):
+        return rotated(spec, name, Stored((name,)))
+    mixer = spec.attentions[0]
+    heads = mixer.num_attention_heads if part == "q_norm" else mixer.num_key_value_heads
+    names = (f"{block}.{part[0]}_layernorm.norms.{head}.weight" for head in range(heads))
+    whole = Stored((name,)).then(torch.flatten)
+    return rotated(spec, name, joined(*names)).or_else(rotated(spec, name, whole))
 
 
 FAMILY = Family("stablelm", spec, stored)

@@ -55,14 +55,28 @@ DATA = FamilyData(
     gguf={
         "plain": GgufForm("llama", pairs_rotate=True),
         "llama3-rope": GgufForm(
-            "llama", pairs_rotate=True, factors={"rope_freqs.weight": "llama3"}
+            "llama",
+            more={"rope.scaling.original_context_length": 7},
+            pairs_rotate=True,
+            factors={"rope_freqs.weight": "llama3"},
         ),
-        "yarn": GgufForm("llama", more=YARN_KEYS, pairs_rotate=True),
+        "yarn": GgufForm(  # of which llama.cpp reads neither of the last three
+            "llama",
+            more={
+                **YARN_KEYS,
+                "rope.scaling.yarn_ext_factor": 0.0,
+                "rope.scaling.yarn_beta_fast": 2.0,
+                "attention.temperature_scale": 0.3,
+            },
+            pairs_rotate=True,
+        ),
         "yarn-magnitude": GgufForm(
             "llama", more={**YARN_KEYS, "rope.scaling.attn_factor": 1.5}, pairs_rotate=True
         ),
-        "linear-rope": GgufForm(  # YaRN's type and factor, but no YaRN
-            "llama", more={**YARN_KEYS, "rope.scaling.yarn_ext_factor": 0.0}, pairs_rotate=True
+        "linear-rope": GgufForm(
+            "llama",
+            more={"rope.scaling.type": "linear", "rope.scaling.factor": 4.0},
+            pairs_rotate=True,
         ),
         "listed": GgufForm("llama", more={"rope.scaling.attn_factor": 1.25}, pairs_rotate=True),
         "listed-twos": GgufForm(  # a factor without a type

@@ -22,6 +22,11 @@ DATA = FamilyData(
     ),
     cases={
         "pattern": dict(sliding_window=7, num_hidden_layers=4),
+        "base": dict(
+            sliding_window=7,
+            layer_types=MIXED,
+            **by_kind(rope("default", 50.0), rope("default", 50.0)),
+        ),
         "yarn": dict(sliding_window=7, layer_types=MIXED, **by_kind(YARN, rope("default", 1e3))),
     },
     drawn={"attention_bias": EITHER, "layer_types": MAYBE_KINDS, "sliding_window": WINDOWS},
@@ -30,6 +35,9 @@ DATA = FamilyData(
     gguf={
         "pattern": GgufForm(
             "olmo2", WINDOW_KEYS, {"attention.sliding_window_pattern": [True, True, True, False]}
-        )
+        ),
+        "base": GgufForm(
+            "olmo2", WINDOW_KEYS, {"attention.sliding_window_pattern": [True, False, True]}
+        ),
     },
 )

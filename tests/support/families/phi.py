@@ -1,7 +1,7 @@
 """Phi-1 to 2."""
 
 from support.families.glm import drawn_part
-from support.family_data import FamilyData, GgufForm, Row
+from support.family_data import EITHER, FamilyData, GgufForm, Row
 from support.rotary_fields import rope
 
 DATA = FamilyData(
@@ -10,10 +10,13 @@ DATA = FamilyData(
     cases={
         "plain": {},
         "more-heads": dict(
-            num_key_value_heads=6, hidden_act="gelu", **rope("default", partial_rotary_factor=0.75)
+            num_key_value_heads=6,
+            hidden_act="gelu",
+            qk_layernorm=True,
+            **rope("default", partial_rotary_factor=0.75),
         ),
     },
-    drawn={"layer_norm_eps": [1e-5, 1e-3], "tie_word_embeddings": [False]},
+    drawn={"layer_norm_eps": [1e-5, 1e-3], "qk_layernorm": EITHER, "tie_word_embeddings": [False]},
     rotary=drawn_part,
     checked=["plain"],
     gguf={
