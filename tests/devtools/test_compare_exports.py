@@ -7,7 +7,8 @@ import pytest
 from support.adapters import save_adapter
 from support.first_layers import export_recorded, first_layers, stretched
 
-from devtools.commands.compare import Request, compare
+from devtools.commands.compare import compare
+from devtools.commands.requests import CompareRequest
 from devtools.compare.outcome import Outcome
 from devtools.compare.rows import QUANTIZED_TOLERANCE
 from devtools.errors import BadRequest
@@ -22,7 +23,7 @@ def two_layers(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def compared(model: Path, checkpoint: Path) -> Outcome:
-    return compare(Request(model, str(checkpoint), None, None, 64, None))
+    return compare(CompareRequest(model, str(checkpoint), None, None, 64, None))
 
 
 def test_a_float_program_is_held_to_float(
