@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.cpu_models import MODELS, LowerArchitecture, LoweredModel, lower_two_levels
 from support.exported import Quiet
-from support.tiers import soaked_rows
+from support.tiers import checked, soaked_rows
 from torch import Tensor
 
 from delegates.cpu.lower import load
@@ -38,7 +38,11 @@ def usable_kernels() -> list[str]:
     return ["scalar", *(name for name, needed in X86_KERNELS.items() if needed <= flags)]
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=lambda case: f"{case[0]}-{case[1].name}")
+@pytest.fixture(
+    scope="module",
+    params=[*MODELS[:2], *checked(MODELS[2:])],
+    ids=lambda case: f"{case[0]}-{case[1].name}",
+)
 def model(request: pytest.FixtureRequest, lowered_architecture: LowerArchitecture) -> LoweredModel:
     return lowered_architecture(*request.param)
 
