@@ -69,6 +69,11 @@ def parsed(path: Path) -> ast.AST:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def imports_of(path: Path) -> list[tuple[int, str]]:
+    return list(imports(parsed(path)))
+
+
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, module) of every import, at the top, inside a function or for types alone; of `from a
     import b` both a and a.b, which may be a module."""
@@ -107,7 +112,7 @@ def test_imports_follow_the_table() -> None:
     wrong = [
         f"{at(path, line)} imports {name}"
         for path in library_modules()
-        for line, name in imports(parsed(path))
+        for line, name in imports_of(path)
         if (package := path.relative_to(ROOT).parts[0]) != (other := name.split(".")[0])
         and other in MAY_IMPORT.keys() - MAY_IMPORT[package]
     ]
@@ -127,7 +132,7 @@ def test_no_modules_import_each_other() -> None:
     """Not even for types, nor inside functions."""
     paths = {module_name(path): path for path in modules()}
     graph = {
-        name: {other for _, other in imports(parsed(path)) if other in paths and other != name}
+        name: {other for _, other in imports_of(path) if other in paths and other != name}
         for name, path in paths.items()
     }
     # `import a.b` runs a as well, but what a package re-exports of its own modules is no circle.
@@ -143,7 +148,7 @@ def test_no_delegate_imports_anothers_inside() -> None:
     for path in files_of("delegates", "*.py"):
         folder = path.relative_to(ROOT / "delegates").parts[0]
         own = folder.removesuffix(".py")
-        for line, name in imports(parsed(path)):
+        for line, name in imports_of(path):
             parts = name.split(".")
             if parts[0] == "delegates" and len(parts) > 1:
                 inside = parts[1]
@@ -160,7 +165,7 @@ def test_the_exporter_names_no_delegate() -> None:
     wrong = [
         f"{at(path, line)} imports {name}"
         for path in files_of("exporter", "*.py")
-        for line, name in imports(parsed(path))
+        for line, name in imports_of(path)
         if ".".join(name.split(".")[:2]) in delegates
     ]
     assert not wrong
@@ -170,7 +175,7 @@ def test_no_test_imports_another() -> None:
     wrong = [
         f"{at(path, line)} imports {name}"
         for path in files_of("tests", "*.py")
-        for line, name in imports(parsed(path))
+        for line, name in imports_of(path)
         if any(part.startswith("test_") for part in name.split(".")[:-1])
         or name.startswith("test_")
     ]

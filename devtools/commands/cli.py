@@ -1,13 +1,11 @@
 """The options of `python -m devtools`. Large libraries are imported only when there is work to
 do."""
 
-from pathlib import Path
-
 import click
 
 from devtools.commands.profile_options import diff, inspect
 from devtools.commands.report import report
-from devtools.commands.requests import BenchRequest, default_counts
+from devtools.commands.requests import BenchRequest, CompareRequest, QualityRequest
 from devtools.commands.trace import trace
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
@@ -50,6 +48,10 @@ class _Counts(click.ParamType):
                 context,
             )
         return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def _words(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word for word in text.split(",") if word))
 
 
 @click.group(context_settings=_SETTINGS)
@@ -175,14 +177,8 @@ def bench(request: BenchRequest) -> None:
     help="Number of tokens of the text to run, at most the context of the file.",
 )
 @click.option("--json", type=FilledPath(), help="Also write everything as JSON.")
-def compare(
-    model: Path,
-    checkpoint: str,
-    etrecord: Path | None,
-    text: Path | None,
-    tokens: int,
-    json: Path | None,
-) -> None:
+@takes(CompareRequest)
+def compare(request: CompareRequest) -> None:
     """Find the line of the model that a .pte computes wrongly.
 
     Runs the checkpoint in float, the quantized model and the .pte on the same tokens: the last
@@ -190,9 +186,9 @@ def compare(
     line, layer by layer: once with each model on its own values, and once with the same inputs of
     the layer, so that each fault appears where it arises. At the end it compares the logits.
     """
-    from devtools.commands.compare import Request, run_compare
+    from devtools.commands.compare import run_compare
 
-    run_compare(Request(model, checkpoint, etrecord, text, tokens, json))
+    run_compare(request)
 
 
 @main.command(
@@ -221,6 +217,7 @@ def compare(
 @click.option(
     "--types",
     metavar="T,T",
+    callback=_words,
     default="Q3_K_M,IQ3_S,IQ4_XS,Q4_K_M,Q5_K_M,Q6_K",
     help="llama.cpp's types; of each, a file of Thimble's with as many bits is made too.",
 )
@@ -229,7 +226,13 @@ def compare(
     is_flag=True,
     help="Measure the file's own integers instead: run by llama.cpp, and kept by --quant keep.",
 )
-@click.option("--quant", metavar="S,S", default="gptq4,rtn8", help="Schemes to measure as well.")
+@click.option(
+    "--quant",
+    metavar="S,S",
+    callback=_words,
+    default="gptq4,rtn8",
+    help="Schemes to measure as well.",
+)
 @click.option(
     "--calibration",
     metavar="FILE",
@@ -238,18 +241,8 @@ def compare(
 )
 @click.option("--json", type=FilledPath(), help="Also write the rows as JSON.")
 @click.option("--plot", type=FilledPath(), help="Also draw KL against bits.")
-def quality(
-    model: Path,
-    llama_cpp: Path,
-    texts: tuple[Path, ...],
-    tokens: int,
-    types: str,
-    keep: bool,
-    quant: str,
-    calibration: Path | None,
-    json: Path | None,
-    plot: Path | None,
-) -> None:
+@takes(QualityRequest)
+def quality(request: QualityRequest) -> None:
     """Measure KL divergence against bits: Thimble's files and llama.cpp's of one float model.
 
     llama.cpp's types use an importance matrix from the text that Thimble's calibrate on, rows
@@ -260,25 +253,5 @@ def quality(
 
     silence_known_noise()  # before the imports that make it
     with silence_native_noise():
-        from devtools.commands.quality import Request, run_quality
-    from quant.cache.place import default_directory
-
-    request = Request(
-        model=model,
-        texts=texts,
-        tokens=tokens,
-        llama_cpp=llama_cpp,
-        types=_words(types),
-        keep=keep,
-        quant=_words(quant),
-        calibration=calibration,
-        cache=default_directory(),
-        threads=default_counts()[-1],
-        json=json,
-        plot=plot,
-    )
+        from devtools.commands.quality import run_quality
     run_quality(request)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word for word in text.split(",") if word))

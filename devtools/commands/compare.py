@@ -3,13 +3,14 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from devtools.bench.shape import SHAPE_FIELDS
+from devtools.commands.requests import CompareRequest
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing, using_temporary_files
 
@@ -22,19 +23,7 @@ if TYPE_CHECKING:
     from quant.scheme import Scheme
 
 
-@dataclass(frozen=True)
-class Request:
-    """The arguments of the command line."""
-
-    model: Path
-    checkpoint: str
-    etrecord: Path | None
-    text: Path | None
-    tokens: int
-    json: Path | None
-
-
-def run_compare(request: Request) -> None:
+def run_compare(request: CompareRequest) -> None:
     """Prints the comparison; exits with 2 if the request is not possible, with 1 if the work
     failed."""
     from exporter.command_line.quiet import silence_known_noise, silence_native_noise
@@ -64,7 +53,7 @@ def run_compare(request: Request) -> None:
     show(outcome)
 
 
-def _check(request: Request) -> None:
+def _check(request: CompareRequest) -> None:
     """Exits with 2 if an argument is not valid; large libraries are imported after this."""
     from exporter.catalogue.names import check_model
     from exporter.errors import ExportError
@@ -88,7 +77,7 @@ def _require_language_model(path: Path, report: Mapping[str, Any]) -> None:
         )
 
 
-def _require_etrecord(request: Request) -> Path:
+def _require_etrecord(request: CompareRequest) -> Path:
     etrecord = _etrecord(request)
     if not etrecord.is_file():
         raise BadRequest(
@@ -99,7 +88,7 @@ def _require_etrecord(request: Request) -> Path:
 
 
 @using_temporary_files()
-def compare(request: Request) -> "Outcome":
+def compare(request: CompareRequest) -> "Outcome":
     """Runs the float model, the quantized model and the program on one text.
 
     Raises:
@@ -173,7 +162,7 @@ def compare(request: Request) -> "Outcome":
     )
 
 
-def _etrecord(request: Request) -> Path:
+def _etrecord(request: CompareRequest) -> Path:
     return request.etrecord or request.model.with_suffix(".etrecord")
 
 
@@ -240,7 +229,7 @@ def _scheme(quantization: dict[str, Any], model: Path) -> "Scheme":
     return Scheme(quantization["scheme"], method=method)
 
 
-def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -> "Tensor":
+def _tokens(request: CompareRequest, checkpoint: "Checkpoint", facts: dict[str, Any]) -> "Tensor":
     """Returns int64 (tokens,): the beginning of the text, or of a text that calibration does not
     use; no more than a first call can give its rotary table."""
     import torch

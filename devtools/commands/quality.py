@@ -4,7 +4,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from devtools.bench.plot import require_plotting
 from devtools.commands.bench_tables import Display
 from devtools.commands.float_logits import FloatLogits, Logits
 from devtools.commands.output import fail, wide_console
+from devtools.commands.requests import QualityRequest, default_counts
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing, using_temporary_files
 from devtools.quality.llama_cpp import CHUNK, FIRST, Base, LlamaCpp
@@ -32,6 +33,7 @@ from exporter.plan.planning import read_plan
 from exporter.text.calibration import with_own_text
 from exporter.tokenizer import TokenizerError, load_tokenizer
 from exporter.tokenizer.compile import read_specification
+from quant.cache.place import default_directory
 from quant.commands.checks import RunAs
 from quant.commands.measured_model import open_scored
 from quant.errors import QuantError
@@ -39,25 +41,7 @@ from quant.scheme import Scheme, mixes_by_default
 from runtime.errors import BuildError, RunnerError
 
 
-@dataclass(frozen=True)
-class Request:
-    """The arguments of the command line."""
-
-    model: Path
-    texts: tuple[Path, ...]
-    tokens: int
-    llama_cpp: Path
-    types: tuple[str, ...]
-    keep: bool
-    quant: tuple[str, ...]
-    calibration: Path | None
-    cache: Path
-    threads: int
-    json: Path | None
-    plot: Path | None
-
-
-def run_quality(request: Request) -> None:
+def run_quality(request: QualityRequest) -> None:
     """Makes the files, scores them, prints the table, writes the requested files.
 
     Exits with 2 if the request is not possible, with 1 if the work failed.
@@ -70,7 +54,7 @@ def run_quality(request: Request) -> None:
         fail(error, 1)
 
 
-def _run_quality(request: Request) -> None:
+def _run_quality(request: QualityRequest) -> None:
     for path in (request.model, *request.texts):
         if not path.is_file():
             raise BadRequest(f"{path} is not a file.")
@@ -81,7 +65,7 @@ def _run_quality(request: Request) -> None:
     check_outputs((request.json, request.plot), (request.model, *request.texts))
     if request.plot is not None:
         require_plotting(request.plot)
-    tools = LlamaCpp(request.llama_cpp, request.threads)
+    tools = LlamaCpp(request.llama_cpp, default_counts()[-1])
     schemes = [Scheme(name) for name in request.quant]
     with (
         Display(sys.stderr) as display,
@@ -110,7 +94,7 @@ class Measurement:
 
     def __init__(
         self,
-        request: Request,
+        request: QualityRequest,
         schemes: Sequence[Scheme],
         tools: LlamaCpp,
         display: Display,
@@ -123,7 +107,7 @@ class Measurement:
             out=directory / "model.pte",
             calibration=request.calibration,
             max_context_len=CHUNK,
-            cache=request.cache,
+            cache=default_directory(),
         )
         self._checkpoint = open_model(str(request.model))
         self._floats = directory / "floats.gguf"

@@ -53,6 +53,34 @@ class BenchRequest:
 
 
 @dataclass(frozen=True)
+class CompareRequest:
+    """The arguments of compare."""
+
+    model: Path
+    checkpoint: str
+    etrecord: Path | None
+    text: Path | None
+    tokens: int
+    json: Path | None
+
+
+@dataclass(frozen=True)
+class QualityRequest:
+    """The arguments of quality."""
+
+    model: Path
+    texts: tuple[Path, ...]
+    tokens: int
+    llama_cpp: Path
+    types: tuple[str, ...]
+    keep: bool
+    quant: tuple[str, ...]
+    calibration: Path | None
+    json: Path | None
+    plot: Path | None
+
+
+@dataclass(frozen=True)
 class ViewRequest:
     """What to show of a profile.
 

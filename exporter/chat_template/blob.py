@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import flatbuffers
 
 from exporter.chat_template.form import Form, Place, Rule
+from exporter.file.flatbuffer_tables import Flag, Number, table, tables
 from exporter.file.template import SOURCE_SLOT
 
 VERSION = 2
@@ -50,7 +51,7 @@ def _finish(builder: flatbuffers.Builder, text: TemplateText, offsets: dict[int,
         if name not in ("bos_token", "eos_token") and _mentions(text.source, name)
     }
     if others:
-        offsets[7] = _tables(builder, [_token(builder, *item) for item in others.items()])
+        offsets[7] = tables(builder, [_token(builder, *item) for item in others.items()])
     builder.StartObject(8)
     builder.PrependUint32Slot(0, VERSION, 0)
     for slot, offset in offsets.items():
@@ -69,44 +70,28 @@ def _mentions(source: str, name: str) -> bool:
 
 
 def _token(builder: flatbuffers.Builder, name: str, token: str) -> int:
-    parts = builder.CreateString(name), builder.CreateString(token)
-    builder.StartObject(2)
-    for slot, part in enumerate(parts):
-        builder.PrependUOffsetTRelativeSlot(slot, part, 0)
-    return int(builder.EndObject())
+    return table(builder, builder.CreateString(name), builder.CreateString(token))
 
 
 def _form(builder: flatbuffers.Builder, form: Form) -> int:
-    edges = _tables(builder, [_edge(builder, *edge, text) for edge, text in form.edges.items()])
-    rules = _tables(builder, [_rule(builder, place, rule) for place, rule in form.rules.items()])
-    builder.StartObject(3)
-    builder.PrependUOffsetTRelativeSlot(0, edges, 0)
-    builder.PrependUOffsetTRelativeSlot(1, rules, 0)
-    builder.PrependBoolSlot(2, form.system_before_last_user, False)
-    return int(builder.EndObject())
+    return table(
+        builder,
+        tables(builder, [_edge(builder, *edge, text) for edge, text in form.edges.items()]),
+        tables(builder, [_rule(builder, place, rule) for place, rule in form.rules.items()]),
+        Flag(form.system_before_last_user),
+    )
 
 
 def _edge(builder: flatbuffers.Builder, origin: Place, target: Place, text: str) -> int:
-    offset = builder.CreateString(text)
-    builder.StartObject(3)
-    builder.PrependUint8Slot(0, origin, 0)
-    builder.PrependUint8Slot(1, target, 0)
-    builder.PrependUOffsetTRelativeSlot(2, offset, 0)
-    return int(builder.EndObject())
+    places = Number("Uint8", origin), Number("Uint8", target)
+    return table(builder, *places, builder.CreateString(text))
 
 
 def _rule(builder: flatbuffers.Builder, place: Place, rule: Rule) -> int:
-    behind = builder.CreateString(rule.behind)
-    builder.StartObject(4)
-    builder.PrependUint8Slot(0, place, 0)
-    builder.PrependUint8Slot(1, rule.strip_left, 0)
-    builder.PrependUint8Slot(2, rule.strip_right, 0)
-    builder.PrependUOffsetTRelativeSlot(3, behind, 0)
-    return int(builder.EndObject())
-
-
-def _tables(builder: flatbuffers.Builder, tables: list[int]) -> int:
-    builder.StartVector(4, len(tables), 4)
-    for table in reversed(tables):
-        builder.PrependUOffsetTRelative(table)
-    return int(builder.EndVector())
+    return table(
+        builder,
+        Number("Uint8", place),
+        Number("Uint8", rule.strip_left),
+        Number("Uint8", rule.strip_right),
+        builder.CreateString(rule.behind),
+    )

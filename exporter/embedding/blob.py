@@ -6,6 +6,7 @@ import flatbuffers
 
 from exporter.embedding.settings import EmbeddingSettings
 from exporter.embedding.text import Template
+from exporter.file.flatbuffer_tables import table, tables
 
 EMBEDDING = "thimble.embedding"  # the name of the blob in a file
 VERSION = 1
@@ -16,10 +17,7 @@ def write_blob(settings: EmbeddingSettings, template: Template, max_seq_len: int
     """Returns the flatbuffer."""
     builder = flatbuffers.Builder(256)
     prompts = [_prompt(builder, *item) for item in settings.prompts.items()]
-    builder.StartVector(4, len(prompts), 4)
-    for prompt in reversed(prompts):
-        builder.PrependUOffsetTRelative(prompt)
-    offsets = {4: builder.EndVector()}
+    offsets = {4: tables(builder, prompts)}
     offsets |= {2: _tokens(builder, template.before), 3: _tokens(builder, template.after)}
     if settings.default_prompt is not None:
         offsets[5] = builder.CreateString(settings.default_prompt)
@@ -40,8 +38,4 @@ def _tokens(builder: flatbuffers.Builder, tokens: Sequence[int]) -> int:
 
 
 def _prompt(builder: flatbuffers.Builder, name: str, text: str) -> int:
-    parts = builder.CreateString(name), builder.CreateString(text)
-    builder.StartObject(2)
-    for slot, part in enumerate(parts):
-        builder.PrependUOffsetTRelativeSlot(slot, part, 0)
-    return int(builder.EndObject())
+    return table(builder, builder.CreateString(name), builder.CreateString(text))

@@ -17,6 +17,7 @@ from flatbuffers import number_types
 from flatbuffers.table import Table
 
 from exporter.errors import ExportError
+from exporter.file.flatbuffer_tables import Flag, Number, table, tables
 
 TOKENIZER = "thimble.tokenizer"
 CHAT_TEMPLATE = "thimble.chat_template"
@@ -210,25 +211,19 @@ def _crc32(file: BinaryIO, item: Range) -> int:
 
 def _write_record(ranges: list[Range], file_size: int) -> bytes:
     builder = flatbuffers.Builder(1024)
-    items = []
-    for item in ranges:
-        name = builder.CreateString(item.name)
-        builder.StartObject(5)
-        builder.PrependUOffsetTRelativeSlot(0, name, 0)
-        builder.PrependUint64Slot(1, item.offset, 0)
-        builder.PrependUint64Slot(2, item.size, 0)
-        builder.PrependUint32Slot(3, item.crc32, 0)
-        builder.PrependBoolSlot(4, item.at_load, False)
-        items.append(builder.EndObject())
-    builder.StartVector(4, len(items), 4)
-    for item in reversed(items):
-        builder.PrependUOffsetTRelative(item)
-    vector = builder.EndVector()
-    builder.StartObject(3)
-    builder.PrependUint32Slot(0, _VERSION, 0)
-    builder.PrependUint64Slot(1, file_size, 0)
-    builder.PrependUOffsetTRelativeSlot(2, vector, 0)
-    builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
+    items = [
+        table(
+            builder,
+            builder.CreateString(item.name),
+            Number("Uint64", item.offset),
+            Number("Uint64", item.size),
+            Number("Uint32", item.crc32),
+            Flag(item.at_load),
+        )
+        for item in ranges
+    ]
+    fields = Number("Uint32", _VERSION), Number("Uint64", file_size), tables(builder, items)
+    builder.Finish(table(builder, *fields), file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 
 

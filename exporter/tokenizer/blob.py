@@ -3,8 +3,9 @@
 import flatbuffers
 import numpy as np
 
+from exporter.file.flatbuffer_tables import Field, Flag, Number, table, tables
 from exporter.tokenizer import blob_steps
-from exporter.tokenizer.blob_steps import Field, Flag, Number, numbers, table, tables, words_u32
+from exporter.tokenizer.blob_steps import numbers, words_u32
 from exporter.tokenizer.code_points import CODE_POINTS, blocks, matching
 from exporter.tokenizer.hash_tables import merge_table, word_table
 from exporter.tokenizer.specification import (

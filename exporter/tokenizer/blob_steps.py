@@ -1,56 +1,18 @@
-"""Writes the steps before a model, and the fields that all tables of the blob share."""
+"""Writes the steps before a model, and the vectors that all tables of the blob share."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import flatbuffers
 import numpy as np
 import numpy.typing as npt
 
+from exporter.file.flatbuffer_tables import Flag, Number, table
 from exporter.tokenizer import specification as spec
 from exporter.tokenizer.code_points import blocks
 from exporter.tokenizer.dfa import Automaton
 from exporter.tokenizer.graphemes import grapheme_classes
 from exporter.tokenizer.normalization_forms import Form, form_tables
 from exporter.tokenizer.trie import trie_tables
-
-
-@dataclass(frozen=True)
-class Number:
-    """A scalar field, by the name of its type."""
-
-    kind: str
-    value: float
-    default: float = 0
-
-
-@dataclass(frozen=True)
-class Flag:
-    value: bool
-
-
-Field = int | Number | Flag | None  # an int is the offset of a vector, a string or a table
-
-
-def table(builder: flatbuffers.Builder, *fields: Field) -> int:
-    """A table of these fields, in the schema's order; None is left out."""
-    builder.StartObject(len(fields))
-    for slot, value in enumerate(fields):
-        if isinstance(value, Number):
-            prepend = getattr(builder, f"Prepend{value.kind}Slot")
-            prepend(slot, value.value, value.default)
-        elif isinstance(value, Flag):
-            builder.PrependBoolSlot(slot, value.value, False)
-        elif value is not None:
-            builder.PrependUOffsetTRelativeSlot(slot, value, 0)
-    return int(builder.EndObject())
-
-
-def tables(builder: flatbuffers.Builder, offsets: list[int]) -> int:
-    builder.StartVector(4, len(offsets), 4)
-    for offset in reversed(offsets):
-        builder.PrependUOffsetTRelative(offset)
-    return int(builder.EndVector())
 
 
 def numbers(builder: flatbuffers.Builder, values: npt.NDArray[Any]) -> int:

@@ -8,7 +8,7 @@ import torch
 from support.cpu_models import CONTEXT, TINY, LoweredModel, prepare, write
 from support.decoder_specs import varied
 from support.small_models import random_model
-from support.tiers import checked_rows
+from support.tiers import checked, checked_rows
 from torch import nn
 
 from delegates import get_delegate, load_program
@@ -44,10 +44,10 @@ def written(spec: DecoderSpec, scheme: Scheme, directory: Path) -> LoweredModel:
         (SPEC, Scheme("none"), "float32"),
         (SPEC, Scheme("rtn8"), "float16"),
         (SPEC, Scheme("rtn4"), "int8"),
-        (varied(SPEC, head_dim=28), Scheme("rtn4"), "float16"),
-        (BIASED, Scheme("rtn4"), "float16"),
         *checked_rows(
             [
+                (varied(SPEC, head_dim=28), Scheme("rtn4"), "float16"),
+                (BIASED, Scheme("rtn4"), "float16"),
                 (SPEC, Scheme("rtn8", head_bits=4), "int8"),
                 (varied(SPEC, attention_out_bias=True), Scheme("rtn4"), "int8"),
                 (varied(SPEC, qk_norm="heads"), Scheme("rtn4"), "int8"),
@@ -87,10 +87,8 @@ def test_the_narrowest_weight_decides() -> None:
     "spec",
     [
         SPEC,
-        varied(SPEC, head_dim=80),
-        varied(SPEC, head_dim=36),
         varied(SPEC, qk_norm="heads"),
-        CAPPED,
+        *checked([varied(SPEC, head_dim=80), varied(SPEC, head_dim=36), CAPPED]),
     ],
 )
 def test_the_model_rounds_heads_as_the_file_does(

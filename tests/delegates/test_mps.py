@@ -248,7 +248,7 @@ def test_the_runner_with_metal_tells_the_same_story(
     assert len(ids) > 4 * 9  # parts of the operators of four layers or five
 
 
-@pytest.fixture(scope="module", params=["embedded_cpu_pte", "stories_cpu_pte"])
+@pytest.fixture(scope="module", params=["embedded_cpu_pte", *checked(["stories_cpu_pte"])])
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
@@ -316,19 +316,27 @@ def test_a_program_that_is_not_taken_completely() -> None:
             OddDecoder((OddLayer(soft_cap=2.0),)),
             "attention of layers.0.self_attn, which has a soft cap of its scores",
         ),
-        (OddDecoder((OddLayer(sinks=True),)), "attention of layers.0.self_attn, which has sinks"),
         (OddDecoder((OddLayer(gated=False),)), "silu of layers.0.mlp, which is not an addition"),
-        (
-            OddDecoder((OddLayer(activation="relu"),)),
-            "linear of layers.0.mlp.gate_up_proj, which gates by a function other than silu",
-        ),
-        (
-            OddDecoder((OddLayer(value_norm=True),)),
-            "norm of layers.0.self_attn.v_norm, which normalizes each head",
-        ),
-        (
-            OddDecoder((OddLayer(head_norm="weight", late_norm=True),)),
-            "rotate of layers.0.self_attn, which has no kernel",
+        *checked_rows(
+            [
+                (
+                    OddDecoder((OddLayer(sinks=True),)),
+                    "attention of layers.0.self_attn, which has sinks",
+                ),
+                (
+                    OddDecoder((OddLayer(activation="relu"),)),
+                    "linear of layers.0.mlp.gate_up_proj, which gates by a function other than "
+                    "silu",
+                ),
+                (
+                    OddDecoder((OddLayer(value_norm=True),)),
+                    "norm of layers.0.self_attn.v_norm, which normalizes each head",
+                ),
+                (
+                    OddDecoder((OddLayer(head_norm="weight", late_norm=True),)),
+                    "rotate of layers.0.self_attn, which has no kernel",
+                ),
+            ]
         ),
     ],
 )

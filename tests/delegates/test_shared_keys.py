@@ -10,6 +10,7 @@ from support.cpu_models import prepare, write
 from support.exported import feed
 from support.op_list import read_calls
 from support.small_models import random_model
+from support.tiers import checked
 from torch import Tensor
 
 from delegates import cpu, get_delegate, xnnpack
@@ -148,7 +149,7 @@ def test_xnnpack_reads_the_other_layers_cache(
     assert (found - wanted[[39, 79, 119, 120]]).abs().max() < 1e-4 * wanted.abs().max()
 
 
-@pytest.mark.parametrize("name", ["coreml", "mlx", "mps", "qnn", "tosa", "vulkan"])
+@pytest.mark.parametrize("name", ["mlx", *checked(["coreml", "mps", "qnn", "tosa", "vulkan"])])
 def test_the_others_say_what_they_lack(name: str) -> None:
     program = capture(model(), CONTEXT, CALL)
     limits = get_delegate(name).LIMITS

@@ -201,7 +201,7 @@ def test_quantized_files_agree_with_eager(
         assert compare(reference, found.calls[0].step).error <= reference.tolerance
 
 
-OTHERS = ["xnnpack", "mlx", "mps", "vulkan", "coreml", "tosa", "qnn"]
+OTHERS = ["xnnpack", *checked(["mlx", "mps", "vulkan", "coreml", "tosa", "qnn"])]
 
 
 @pytest.mark.parametrize("delegate", OTHERS)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.tiers import checked_rows
 from support.xnnpack_programs import (
     INPUTS,
     OUTPUTS,
@@ -34,7 +35,7 @@ def scales_with(value: float) -> Tensor:
     return scales
 
 
-@pytest.mark.parametrize(("bits", "group"), [(4, 32), (4, 64), (8, INPUTS)])
+@pytest.mark.parametrize(("bits", "group"), [(4, 32), (8, INPUTS), *checked_rows([(4, 64)])])
 def test_symmetric_weights_compute_what_eager_computes(
     tmp_path: Path, bits: int, group: int
 ) -> None:

@@ -16,9 +16,10 @@ from support.model_lines import code_at, model_line
 from torch import nn
 
 from devtools.commands.cli import main
-from devtools.commands.compare import Request, compare
+from devtools.commands.compare import compare
 from devtools.commands.compare_models import quantized_model, read_weights
 from devtools.commands.compare_table import show
+from devtools.commands.requests import CompareRequest
 from devtools.compare.figures import distance, logit_distance
 from devtools.compare.outcome import Outcome
 from devtools.compare.recording import Place, Recorder, operator_name
@@ -57,8 +58,8 @@ def xnnpack_pte(two_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return export_recorded(two_layers, directory, Scheme("rtn4"), "xnnpack")
 
 
-def ask(model: Path, checkpoint: Path, **changes: Any) -> Request:
-    request = Request(model, str(checkpoint), None, None, 64, None)
+def ask(model: Path, checkpoint: Path, **changes: Any) -> CompareRequest:
+    request = CompareRequest(model, str(checkpoint), None, None, 64, None)
     return dataclasses.replace(request, **changes)
 
 

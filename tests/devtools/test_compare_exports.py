@@ -7,7 +7,8 @@ import pytest
 from support.adapters import save_adapter
 from support.first_layers import export_recorded, first_layers, stretched
 
-from devtools.commands.compare import Request, compare
+from devtools.commands.compare import compare
+from devtools.commands.requests import CompareRequest
 from devtools.compare.outcome import Outcome
 from devtools.compare.rows import QUANTIZED_TOLERANCE
 from devtools.errors import BadRequest
@@ -22,7 +23,7 @@ def two_layers(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def compared(model: Path, checkpoint: Path) -> Outcome:
-    return compare(Request(model, str(checkpoint), None, None, 64, None))
+    return compare(CompareRequest(model, str(checkpoint), None, None, 64, None))
 
 
 def test_a_float_program_is_held_to_float(
@@ -34,6 +35,7 @@ def test_a_float_program_is_held_to_float(
     assert all(row.quantized_so_far.relative == 0 for row in outcome.comparison.rows)
 
 
+@pytest.mark.check
 def test_rotary_tables_are_of_the_files_length(
     cpp_build: Path, two_layers: Path, tmp_path: Path
 ) -> None:
@@ -65,6 +67,7 @@ def check_groups(outcome: Outcome) -> None:
     assert outcome.logits["program_beside_quantized"].kl < 1e-3
 
 
+@pytest.mark.check
 def test_int8_in_groups_departs_nowhere(cpp_build: Path, two_layers: Path, tmp_path: Path) -> None:
     """Its inputs are rotated too."""
     outcome = compared(export_recorded(two_layers, tmp_path, Scheme("rtn8"), "cpu"), two_layers)
@@ -72,6 +75,7 @@ def test_int8_in_groups_departs_nowhere(cpp_build: Path, two_layers: Path, tmp_p
     assert outcome.logits["quantized_beside_float"].kl < 1e-3
 
 
+@pytest.mark.check
 def test_scales_of_one_level_depart_nowhere(
     cpp_build: Path, two_layers: Path, tmp_path: Path
 ) -> None:

@@ -13,8 +13,9 @@ from support.small_disk import small_disk
 from torch import Tensor, nn
 
 from devtools.commands import compare_models
-from devtools.commands.compare import Request, compare
+from devtools.commands.compare import compare
 from devtools.commands.compare_models import read_weights
+from devtools.commands.requests import CompareRequest
 from devtools.compare.graph_values import LoggedRows
 from devtools.compare.logged import Log
 from devtools.compare.outcome import Outcome
@@ -48,7 +49,7 @@ def storages() -> dict[int, int]:
     return found
 
 
-def most_held(request: Request, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, int, int]:
+def most_held(request: CompareRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, int, int]:
     """Compares; the most bytes that tensors held in a stage, all weights of the quantized model
     left out; and the most that the stage read of what the program logged."""
     held: list[int] = []
@@ -96,9 +97,11 @@ def test_more_layers_need_no_more_memory(
     (tmp_path / "two").mkdir()
     two_layers = first_layers(shared_data, tmp_path / "two", 2)
     two_layers_pte = export_recorded(two_layers, tmp_path, Scheme("rtn4"), "cpu")
-    few = most_held(Request(two_layers_pte, str(two_layers), None, None, TOKENS, None), monkeypatch)
+    few = most_held(
+        CompareRequest(two_layers_pte, str(two_layers), None, None, TOKENS, None), monkeypatch
+    )
     many = most_held(
-        Request(five_layers_pte, str(five_layers), None, None, TOKENS, None), monkeypatch
+        CompareRequest(five_layers_pte, str(five_layers), None, None, TOKENS, None), monkeypatch
     )
     assert len(many[0].comparison.rows) > 2 * len(few[0].comparison.rows)
     assert few[1] > 0 and many[1] == few[1]
@@ -107,7 +110,7 @@ def test_more_layers_need_no_more_memory(
 
 @pytest.mark.check
 def test_a_full_disk_is_said_in_a_sentence(five_layers: Path, five_layers_pte: Path) -> None:
-    request = Request(five_layers_pte, str(five_layers), None, None, TOKENS, None)
+    request = CompareRequest(five_layers_pte, str(five_layers), None, None, TOKENS, None)
     with pytest.raises(DevtoolsError) as raised, small_disk(4096):
         compare(request)
     assert str(raised.value) == (

@@ -10,7 +10,8 @@ from support.recorded_runs import etrecord_of, record
 from support.tiers import checked
 
 from devtools.commands.cli import main
-from devtools.commands.compare import Request, compare
+from devtools.commands.compare import compare
+from devtools.commands.requests import CompareRequest
 
 LINES = {
     "short convolutions": "torch.ops.thimble.short_convolution(",
@@ -40,7 +41,7 @@ def run(*arguments: str | Path) -> Result:
 @pytest.mark.check
 def test_compare_finds_it_healthy(hybrid: tuple[str, Path]) -> None:
     name, pte = hybrid
-    outcome = compare(Request(pte, str(pte.parent), None, None, 64, None))
+    outcome = compare(CompareRequest(pte, str(pte.parent), None, None, 64, None))
     assert outcome.wrong is None and outcome.odd == []
     assert outcome.comparison.unmatched == []
     layers = [

@@ -8,7 +8,8 @@ import torch
 from support.loading import loaded
 from support.longrope_model import ORIGINAL, shared_longrope
 
-from devtools.commands.compare import Request, compare
+from devtools.commands.compare import compare
+from devtools.commands.requests import CompareRequest
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
 from quant.commands.checks import RunAs
@@ -24,7 +25,7 @@ def pte(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Path:
 
 @pytest.mark.parametrize("tokens", [ORIGINAL, 100])
 def test_compare_finds_it_healthy(pte: Path, tokens: int) -> None:
-    outcome = compare(Request(pte, str(pte.parent), None, None, tokens, None))
+    outcome = compare(CompareRequest(pte, str(pte.parent), None, None, tokens, None))
     assert outcome.wrong is None and outcome.comparison.unmatched == []
     assert outcome.facts["tokens"] == tokens
     assert outcome.logits["program_beside_float"].kl < 1e-6

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from support.random_modules import Case, random_module
-from support.tiers import soaked
+from support.tiers import checked, soaked
 from torch.utils._pytree import tree_leaves
 
 import exporter.module.pipeline as pipeline
@@ -47,10 +47,10 @@ def check(case: Case, path: Path, monkeypatch: pytest.MonkeyPatch, delegate: str
 
 
 # Without those whose views torch.export refuses.
-CHOSEN = (0, 2, 3, *range(5, 12))
+CHOSEN, FURTHER = (0, 2, 3, 6), (5, *range(7, 12))
 
 
-@pytest.mark.parametrize("seed", [*CHOSEN, *soaked(range(12, 400))])
+@pytest.mark.parametrize("seed", [*CHOSEN, *checked(FURTHER), *soaked(range(12, 400))])
 def test_a_random_module(
     seed: int, tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

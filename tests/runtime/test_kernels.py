@@ -1,8 +1,8 @@
 """The CPU kernels, every variant against scalar: on this machine, and (`make check`) for Arm under
 qemu.
 
-The C++ programs run every variant that their CPU supports; the cases here say which programs on
-which CPU, and check that the CPU really offered the variants that are to be tested.
+The C++ programs run every variant that their CPU supports; the tests here say on which CPU, and
+check that it really offered the variants that are to be tested.
 """
 
 import os
@@ -16,14 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.kernel_cases import CASES
+from support.kernel_programs import PROGRAMS, SOURCES
 from torchao.quantization.quant_primitives import (
     MappingType,
     choose_qparams_affine,
     quantize_affine,
 )
 
-SOURCE = Path(__file__).resolve().parents[2] / "runtime" / "cpp" / "tests" / "kernels"
 BUILD = Path(__file__).resolve().parents[2] / "build" / "aarch64-kernels"
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 QEMU = "qemu-aarch64"
@@ -45,7 +44,7 @@ def aarch64_build() -> Path:
         "CMAKE_CXX_COMPILER": CROSS_COMPILER,
         "CMAKE_EXE_LINKER_FLAGS": "-static",
     }
-    configure = ["cmake", "-G", "Ninja", "-S", SOURCE, "-B", BUILD]
+    configure = ["cmake", "-G", "Ninja", "-S", SOURCES, "-B", BUILD]
     configure += [f"-D{name}={value}" for name, value in options.items()]
     for command in (configure, ["ninja", "-C", BUILD]):
         result = subprocess.run(
@@ -81,25 +80,10 @@ def run(request: pytest.FixtureRequest) -> Run:
     return request.getfixturevalue(request.param)
 
 
-ALL_CASES = [(program, case) for program, cases in CASES.items() for case in cases]
-
-
-@pytest.mark.parametrize(("program", "case"), ALL_CASES)
-def test_case(host: Run, program: str, case: str) -> None:
-    result = host(program, case)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program(run: Run, program: str) -> None:
+    result = run(program)
     assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.check
-@pytest.mark.parametrize(("program", "case"), ALL_CASES)
-def test_case_on_arm(arm: Run, program: str, case: str) -> None:
-    result = arm(program, case)
-    assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.parametrize("program", CASES)
-def test_every_case_is_run(run: Run, program: str) -> None:
-    assert run(program, "--list").stdout.split() == CASES[program]
 
 
 def supported(*command: str | Path) -> list[str]:
@@ -144,7 +128,7 @@ def test_variants_of_arm(aarch64_build: Path, cpu: str, expected: list[str]) -> 
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("program", CASES)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_arm_without_i8mm(aarch64_build: Path, program: str) -> None:
     """No instruction of i8mm slips into what a CPU without it runs."""
     result = subprocess.run(

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.kernel_cases import CASES
+from support.kernel_programs import PROGRAMS, SOURCES
 from support.node import find_node, wasi_command
 
 from runtime.build import SOURCE_DIR, find_zig
@@ -34,7 +34,7 @@ def programs(request: pytest.FixtureRequest) -> Path:
         "THIMBLE_ZIG": zig,
         "THIMBLE_WASM_RELAXED": "ON" if request.param == "relaxed" else "OFF",
     }
-    configure = [tools / "cmake", "-G", "Ninja", "-S", SOURCE_DIR / "tests" / "kernels"]
+    configure = [tools / "cmake", "-G", "Ninja", "-S", SOURCES]
     configure += ["-B", directory, *(f"-D{name}={value}" for name, value in options.items())]
     for command in (configure, [tools / "ninja", "-C", directory]):
         result = subprocess.run(command, capture_output=True, text=True)
@@ -48,11 +48,9 @@ def run(program: Path, *arguments: str, **environment: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, env=env)
 
 
-@pytest.mark.parametrize(
-    ("program", "case"), [(program, case) for program, cases in CASES.items() for case in cases]
-)
-def test_case(programs: Path, program: str, case: str) -> None:
-    result = run(programs / program, case)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program(programs: Path, program: str) -> None:
+    result = run(programs / program)
     assert result.returncode == 0, result.stderr
 
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -25,22 +26,19 @@ inline bool expect(bool condition, const char* what) {
   return condition;
 }
 
-/// Runs the case that the command line names, or all; exits 0 when all passed. `--list` lists them.
+/// Runs the cases that the command line names, or all; exits 0 when all are there and passed.
 template <int kCount>
 int run_cases(const Case (&cases)[kCount], int argc, char** argv) {
   int ran = 0, failed = 0;
   for (const Case& test_case : cases) {
-    if (argc > 1 && std::strcmp(argv[1], "--list") == 0) {
-      std::printf("%s\n", test_case.name);
-      ++ran;
-    } else if (argc == 1 || std::strcmp(argv[1], test_case.name) == 0) {
-      const bool passed = test_case.run();
-      if (!passed) std::fprintf(stderr, "%s failed\n", test_case.name);
-      ++ran;
-      failed += passed ? 0 : 1;
-    }
+    const auto is_named = [&](const char* name) { return std::strcmp(name, test_case.name) == 0; };
+    if (argc > 1 && std::none_of(argv + 1, argv + argc, is_named)) continue;
+    const bool passed = test_case.run();
+    if (!passed) std::fprintf(stderr, "%s failed\n", test_case.name);
+    ++ran;
+    failed += passed ? 0 : 1;
   }
-  return ran > 0 && failed == 0 ? 0 : 1;
+  return ran >= argc - 1 && failed == 0 ? 0 : 1;
 }
 
 }  // namespace thimble::test
