@@ -60,6 +60,7 @@ _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), 
 _ESCAPES = "sSdDwWhHpPnrtfvae0"
 _WITH_BRACES = "pPx"
 _DIGITS_BEHIND = {"x": 2, "u": 4}
+_BLOCK = 256  # characters that are compared with their lower case at once
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
 
 
@@ -308,7 +309,10 @@ def _may_be_empty(node: Node) -> bool:
 @lru_cache(maxsize=1)
 def _several_letters() -> frozenset[str]:
     """The texts that regardless of case equal a single letter, such as "ss"."""
-    folded = (character.casefold() for character in code_points.every_character())
+    every = code_points.every_character()
+    blocks = (every[start : start + _BLOCK] for start in range(0, len(every), _BLOCK))
+    grown = (block for block in blocks if len(block.casefold()) > len(block))
+    folded = (character.casefold() for block in grown for character in block)
     return frozenset(text for text in folded if len(text) > 1)
 
 
