@@ -22,6 +22,11 @@ _library.define(
 )
 _library.define("gather(Tensor x, Tensor places, int piece, int width) -> Tensor")
 _library.define("pool_rows(Tensor x, Tensor places, int count, bool largest) -> Tensor")
+_library.define(
+    "depthwise(Tensor x, Tensor weight, Tensor? bias, int[2] size, int[2] kernel, int[2] stride, "
+    "int[2] padding, int[2] dilation) -> Tensor"
+)
+_library.define("pointwise(Tensor x, str function, float number) -> Tensor")
 _library.define("constant(Tensor table, Tensor sample) -> Tensor")
 
 
@@ -128,6 +133,48 @@ def patches(
     return by_channel.permute(0, 3, 2, 1).flatten(2).contiguous()
 
 
+def depthwise(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    """A convolution of each channel by itself.
+
+    Args:
+        x: (batch, height * width, channels).
+        weight: (kernel numbers * channels,), channels side by side.
+        size: height and width.
+
+    Returns:
+        (batch, windows, channels).
+    """
+    channels = x.shape[2]
+    pictures = x.transpose(1, 2).reshape(x.shape[0], channels, *size)
+    taps = weight.view(-1, channels).t().reshape(channels, 1, *kernel)
+    sides = tuple(stride), tuple(padding), tuple(dilation)
+    y = F.conv2d(pictures, taps, bias, *sides, channels)
+    return y.flatten(2).transpose(1, 2).contiguous()
+
+
+def pointwise(x: Tensor, function: str, number: float) -> Tensor:
+    """A function of each number: relu6, hard_sigmoid or hard_swish; least and most, bounds of it;
+    or leaky_relu."""
+    if function == "least":
+        return x.clamp(min=number)
+    if function == "most":
+        return x.clamp(max=number)
+    if function == "leaky_relu":
+        return F.leaky_relu(x, number)
+    named = {"relu6": F.relu6, "hard_sigmoid": F.hardsigmoid, "hard_swish": F.hardswish}
+    result: Tensor = named[function](x)
+    return result
+
+
 def constant(table: Tensor, sample: Tensor) -> Tensor:
     """A table (rows, width) for each sample of a batch: (batch, rows, width)."""
     return table.expand(sample.shape[0], -1, -1).clone()
@@ -138,12 +185,16 @@ def windows(size: int, kernel: int, stride: int, padding: int, dilation: int) ->
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
-for _function in (layer_norm, full_attention, patches, gather, pool_rows, constant):
+for _function in (
+    *(layer_norm, full_attention, patches, gather, pool_rows, constant),
+    *(depthwise, pointwise),
+):
     _library.impl(_function.__name__, _function, "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("thimble::layer_norm", lib=_library)
 @torch.library.register_fake("thimble::full_attention", lib=_library)
+@torch.library.register_fake("thimble::pointwise", lib=_library)
 def _like_the_first(first: Tensor, *_: object) -> Tensor:
     return torch.empty_like(first, memory_format=torch.contiguous_format)
 
@@ -161,6 +212,14 @@ def _fake_patches(
     down, across = map(windows, size, kernel, stride, padding, dilation)
     channels = x.shape[1] if planar else x.shape[2]
     return x.new_empty(x.shape[0], down * across, channels * kernel[0] * kernel[1])
+
+
+@torch.library.register_fake("thimble::depthwise", lib=_library)
+def _fake_depthwise(
+    x: Tensor, weight: Tensor, bias: Tensor | None, *sides: Sequence[int]
+) -> Tensor:
+    down, across = map(windows, *sides)
+    return x.new_empty(x.shape[0], down * across, x.shape[2])
 
 
 @torch.library.register_fake("thimble::constant", lib=_library)

@@ -34,7 +34,7 @@ from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows
 
 _KNOWN = (
-    "it computes embeddings, RMSNorm, LayerNorm, linears, attention, pooling, short convolutions, "
+    "it computes embeddings, RMSNorm, LayerNorm, linears, attention, pooling, convolutions, "
     "the gated delta rule, rotations, sums, products, GLUs and activations"
 )
 

@@ -1,5 +1,6 @@
 """The CPU delegate takes users' modules whole: one call, with eager's numbers, for any batch."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.tiers import checked
 from torch.utils._pytree import tree_leaves
 
 from delegates import DelegateError
+from delegates.op_list.rewrite import rewrite, sample_of
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
 from exporter.module.source_name import SourceName
@@ -19,7 +21,9 @@ from runtime import Program
 SOURCE = Path(nets.__file__)
 
 
-@pytest.mark.parametrize("name", ["seeing", "hearing", "folding", *checked(["looking", "summing"])])
+@pytest.mark.parametrize(
+    "name", ["seeing", "hearing", "folding", "filtering", *checked(["looking", "summing"])]
+)
 def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:
     path = tmp_path / "module.pte"
     options = ModuleOptions(SourceName(SOURCE, f"make_{name}"), path, delegate="cpu")
@@ -39,6 +43,22 @@ def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> Non
             for expected, numbers in zip(want, got, strict=True):
                 assert numbers.shape == tuple(expected.shape)
                 np.testing.assert_allclose(numbers, expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_batch_norms_are_folded() -> None:
+    """Of convolutions, depthwise and grouped too: what is left is within rounding of eager."""
+    module, inputs, _ = nets.make_filtering()
+    program = torch.export.export(module.eval(), inputs).run_decompositions({})
+    sample = sample_of(program)
+    assert sample is not None
+    rewrite(program, sample)
+    names = Counter(str(node.target) for node in program.graph.nodes if node.op == "call_function")
+    assert names["thimble.depthwise.default"] == 3 and names["aten.linear.default"] == 5
+    assert not any("norm" in name or name == "aten.div.Tensor" for name in names)
+    assert names["aten.mul.Tensor"] == 1, names  # of the slopes
+    with torch.no_grad():
+        for want, got in zip(module(*inputs), program.module()(*inputs), strict=True):
+            assert (want - got).abs().max() < 1e-5 * want.abs().max()
 
 
 def test_masks_that_inputs_give_are_in_the_call(tmp_path: Path, cpp_build: Path) -> None:

@@ -1,5 +1,7 @@
 """User's modules that the CPU delegate takes whole, each with a function that makes it."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
@@ -81,6 +83,32 @@ class Looking(nn.Module):
         return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1)), x.mean((2, 3))
 
 
+class Filtering(nn.Module):
+    """Convolutions of channels and of groups, with norms of batches and bounded activations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 20, 3, stride=2, padding=1, bias=False)
+        self.each = nn.Conv2d(20, 20, (3, 5), stride=(2, 1), padding=(1, 2), groups=20, bias=False)
+        self.twice = nn.Conv2d(20, 40, 3, padding=2, dilation=2, groups=20)
+        self.grouped = nn.Conv2d(40, 64, 3, padding=1, groups=4)
+        self.slope = nn.PReLU(64, init=0.3)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in (20, 20, 64))
+        self.sound = nn.Conv1d(64, 64, 4, padding=3, groups=64)
+        with torch.no_grad():
+            for norm in self.norms:
+                norm.running_mean.normal_()
+                norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, picture: Tensor) -> tuple[Tensor, Tensor]:
+        x = F.relu6(self.norms[0](self.stem(picture)))
+        x = F.hardswish(self.norms[1](self.each(x)))
+        x = self.twice(x).clamp(-0.5, 0.75)
+        x = self.slope(self.norms[2](self.grouped(x)))
+        y = F.leaky_relu(self.sound(x.flatten(2)), 0.2)
+        return F.hardsigmoid(x), y[..., :-3]
+
+
 def make_seeing() -> object:
     torch.manual_seed(0)
     return Seeing(), (torch.randn(2, 3, 24, 32),), ({0: BATCH},)
@@ -89,6 +117,11 @@ def make_seeing() -> object:
 def make_hearing() -> object:
     torch.manual_seed(1)
     return Hearing(), (torch.randn(1, 20, 50),)
+
+
+def make_filtering() -> Any:
+    torch.manual_seed(3)
+    return Filtering(), (torch.randn(2, 3, 17, 22),), ({0: BATCH},)
 
 
 def make_looking() -> object:

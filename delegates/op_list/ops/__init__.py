@@ -10,6 +10,7 @@ from delegates.op_list.ops import (
     constant,
     convolution,
     delta,
+    depthwise,
     elementwise,
     embedding,
     experts,
@@ -38,6 +39,7 @@ from delegates.op_list.ops.concatenate import Concatenate
 from delegates.op_list.ops.constant import Constant
 from delegates.op_list.ops.convolution import Convolution
 from delegates.op_list.ops.delta import Delta
+from delegates.op_list.ops.depthwise import Depthwise
 from delegates.op_list.ops.elementwise import Elementwise, Function
 from delegates.op_list.ops.embedding import Embedding
 from delegates.op_list.ops.experts import Experts
@@ -97,12 +99,13 @@ KINDS: tuple[type[Op], ...] = (
     Affine,
     Gather,
     PoolRows,
+    Depthwise,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
     *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
     *(positions, segment_attention, pool, patches, concatenate, narrow, constant, affine),
-    *(gather, pool_rows),
+    *(gather, pool_rows, depthwise),
 )
 
 
@@ -125,6 +128,7 @@ __all__ = [
     "Constant",
     "Convolution",
     "Delta",
+    "Depthwise",
     "Elementwise",
     "Embedding",
     "Experts",

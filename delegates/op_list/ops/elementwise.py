@@ -13,7 +13,7 @@ from delegates.op_list.rows import Rows, is_rows, said_shape
 
 
 class Function(IntEnum):
-    """The functions of the schema; SILU and those after it are activations."""
+    """The functions of the schema; SILU to HARD_SWISH are activations."""
 
     ADD = 0
     MULTIPLY = 1
@@ -26,10 +26,21 @@ class Function(IntEnum):
     TANH = 8
     RELU = 9
     QUICK_GELU = 10
+    RELU6 = 11
+    HARD_SIGMOID = 12
+    HARD_SWISH = 13
+    LEAST = 14
+    MOST = 15
+    LEAKY_RELU = 16
 
     @property
     def is_activation(self) -> bool:
-        return self >= Function.SILU
+        return Function.SILU <= self <= Function.HARD_SWISH
+
+    @property
+    def version(self) -> int:
+        """Of the first program that had it."""
+        return 10 if self >= Function.RELU6 else 6
 
 
 _ACTIVATIONS = {
@@ -47,7 +58,7 @@ class Elementwise(Op):
     Attributes:
         other: of ADD and MULTIPLY; of MULTIPLY it may have fewer columns, each of which multiplies
             an equal part of a row.
-        number: of SCALE and SOFT_CAP.
+        number: of SCALE, SOFT_CAP, LEAST, MOST and LEAKY_RELU.
     """
 
     READS: ClassVar = ("input", "other")
@@ -67,7 +78,7 @@ class Elementwise(Op):
     @property
     def version(self) -> int:
         by_parts = self.other is not None and self.other.width != self.input.width
-        return 7 if by_parts else self.VERSION
+        return 7 if by_parts else self.function.version
 
     @property
     def label(self) -> str:
@@ -83,6 +94,20 @@ def match_activation(node: Node, values: Values) -> Elementwise | Refused:
         function = Function.GELU_TANH
     return Elementwise(
         output=values.rows(node), nodes=[node], function=function, input=values.rows(source)
+    )
+
+
+def match_pointwise(node: Node, values: Values) -> Elementwise | Refused:
+    """A function by its name, with a number."""
+    source, name, number = args_of(node)
+    if not is_rows(source):
+        return _not_rows(node)
+    return Elementwise(
+        output=values.rows(node),
+        nodes=[node],
+        function=Function[name.upper()],
+        input=values.rows(source),
+        number=float(number),
     )
 
 
@@ -171,5 +196,6 @@ MATCHERS: Matchers = {
     "aten::add": (match_binary,),
     "aten::mul": (match_soft_cap, match_scale, match_parts, match_binary),
     "aten::div": (match_scale,),
+    "thimble::pointwise": (match_pointwise,),
     **dict.fromkeys(_ACTIVATIONS, (match_activation,)),
 }

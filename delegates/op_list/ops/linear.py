@@ -74,7 +74,9 @@ class Linear(Op):
 
     @property
     def version(self) -> int:
-        return 8 if self.activation is not None and not self.gated else self.VERSION
+        if self.activation is None or self.gated:
+            return self.VERSION
+        return max(8, self.activation.version)
 
     @property
     def prepares(self) -> bool:

@@ -1,5 +1,6 @@
 """What a convolution multiplies by its weight: a row for each window over a picture."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,14 +39,18 @@ def match_patches(node: Node, values: Values) -> Patches | Refused:
     x, planar, *numbers = args_of(node)
     if not is_rows(x):
         return Refused(f"of {said_shape(x)}; it takes float32 of 2 to 4 dimensions")
+    rows = values.rows(x)
+    sides = sides_of(numbers)
+    return Patches(output=values.rows(node), nodes=[node], input=rows, planar=planar, sides=sides)
+
+
+def sides_of(numbers: Sequence[Sequence[int]]) -> tuple[Side, Side]:
+    """
+    Args:
+        numbers: sizes, kernel, stride, padding, dilation, each vertical and horizontal.
+    """
     vertical, horizontal = (_side(*side) for side in zip(*numbers, strict=True))
-    return Patches(
-        output=values.rows(node),
-        nodes=[node],
-        input=values.rows(x),
-        planar=planar,
-        sides=(vertical, horizontal),
-    )
+    return vertical, horizontal
 
 
 def _side(size: int, kernel: int, stride: int, padding: int, dilation: int) -> Side:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from delegates.op_list.op_list import OpList
 from delegates.op_list.ops import Op
-from delegates.op_list.peepholes.activate import activate_in_linear
+from delegates.op_list.peepholes.activate import activate_in_place
 from delegates.op_list.peepholes.heads import norm_heads_in_attention, rotate_in_attention
 from delegates.op_list.peepholes.inputs import (
     norm_in_linears,
@@ -31,7 +31,7 @@ PEEPHOLES: tuple[Peephole, ...] = (
     select_last_in_linears,
     join_query_key_value,
     join_gate_and_up,
-    activate_in_linear,
+    activate_in_place,
     add_in_linear,
     prepare_once,
 )

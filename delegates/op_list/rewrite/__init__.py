@@ -10,6 +10,7 @@ from torch.fx import Node
 
 from delegates.op_list.rewrite.attending import find_attention
 from delegates.op_list.rewrite.editing import Editing
+from delegates.op_list.rewrite.folding import fold_batch_norms
 from delegates.op_list.rewrite.norms import rewrite_norms
 from delegates.op_list.rewrite.rewriting import Rewriting
 from delegates.passes.constants import fold_constants
@@ -42,6 +43,7 @@ def rewrite(program: ExportedProgram, sample: Node) -> None:
     fold_constants(program)
     editing = Editing(program)
     rewrite_norms(editing)
+    fold_batch_norms(editing)
     find_attention(editing, sample)
     fold_constants(program)
     Rewriting(Editing(program), sample).rewrite()

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.fx import Node
 
 from delegates.op_list.graph import args_of
-from delegates.op_list.rewrite.editing import arguments, value_of
+from delegates.op_list.rewrite.editing import value_of
+from delegates.op_list.rewrite.folding import factors
 from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import Placed
 
@@ -35,17 +36,10 @@ def added(layouts: Layouts, beside: Node, placed: Placed, table: Tensor) -> Plac
 
 def batch_norm(layouts: Layouts, node: Node) -> Any:
     """A norm whose statistics are constants."""
-    given, constants = arguments(node), layouts.editing.constants
-    placed = layouts.whole(args_of(node)[0])
-    center, spread = (constants.get(given[f"running_{part}"]) for part in ("mean", "var"))
-    if placed is None or center is None or spread is None or given.get("training"):
+    placed, known = layouts.whole(args_of(node)[0]), factors(layouts.editing, node)
+    if placed is None or known is None:
         return None
-    factor = (spread.double() + given["eps"]).rsqrt()
-    if given["weight"] is not None:
-        factor = factor * constants[given["weight"]]
-    moved = -center.double() * factor
-    if given["bias"] is not None:
-        moved = moved + constants[given["bias"]]
+    factor, moved = known
     shape = [-1] + [1] * (placed.index.dim() - 2)
     normed = multiplied(layouts, node, placed, factor.float().view(shape))
     normed = normed and added(layouts, node, normed, moved.float().view(shape))

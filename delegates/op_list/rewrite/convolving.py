@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from delegates.op_list.graph import args_of
+from delegates.op_list.layout import BLOCK_ROWS
 from delegates.op_list.operators import windows
 from delegates.op_list.rewrite.editing import arguments, is_float
 from delegates.op_list.rewrite.layouts import Layouts
@@ -21,7 +22,7 @@ _thimble = torch.ops.thimble
 def convolve(layouts: Layouts, node: Node) -> Placed | None:
     given, constants = arguments(node), layouts.editing.constants
     x, weight, bias = args_of(node)[0], given["weight"], given["bias"]
-    if given["groups"] != 1 or given.get("transposed") or not is_float(x):
+    if given.get("transposed") or not is_float(x):
         return None
     if weight not in constants or bias is not None and bias not in constants:
         return None
@@ -36,37 +37,115 @@ def convolve(layouts: Layouts, node: Node) -> Placed | None:
     sides += [_both(given[name], len(kernel)) for name in ("stride", "padding", "dilation")]
     if len(kernel) == 1:  # a sound is a picture of one row
         sides = [(one, *side) for one, side in zip((1, 1, 1, 0, 1), sides, strict=True)]
-    return _as_linear(layouts, node, sides, len(kernel))
+    placed = layouts.place(x)
+    if placed is None:
+        return None
+    if given["groups"] > 1:
+        return _of_groups(layouts, node, placed, sides, given["groups"])
+    numbers = constants[weight]
+    added = None if bias is None else constants[bias]
+    return _as_linear(layouts, node, placed, sides, numbers, added)
+
+
+def _of_groups(
+    layouts: Layouts, node: Node, placed: Placed, sides: Sequence[tuple[int, ...]], groups: int
+) -> Placed | None:
+    given, constants = arguments(node), layouts.editing.constants
+    weight, bias = constants[given["weight"]], constants.get(given["bias"])
+    outputs = len(weight) // groups
+    if weight.shape[1] == 1:
+        repeated = Placed(
+            placed.rows,
+            placed.index.repeat_interleave(outputs, 1),
+            None if placed.factor is None else placed.factor.repeat_interleave(outputs, 1),
+        )
+        return _depthwise(layouts, node, repeated if outputs > 1 else placed, sides)
+    # Neighbouring groups are one dense convolution, with zeros between them, until its outputs fill
+    # a block of a packed weight.
+    together = next(
+        n
+        for n in range(1, groups + 1)
+        if groups % n == 0 and (n * outputs >= BLOCK_ROWS or n == groups)
+    )
+    parts: list[Placed] = []
+    size, inputs = together * outputs, together * weight.shape[1]
+    for at in range(groups // together):
+        mine = slice(at * size, (at + 1) * size)
+        dense = _block_diagonal(weight[mine], together)
+        some = placed.moved(_aten.slice.Tensor, (node, 1, at * inputs, (at + 1) * inputs), {})
+        added = None if bias is None else bias[mine]
+        part = _as_linear(layouts, node, some, sides, dense, added)
+        if part is None:
+            return None
+        parts.append(part)
+    while len(parts) > 1:  # in pairs, so that few numbers are copied often
+        both = zip(parts[::2], parts[1::2], strict=False)
+        pairs = [layouts.settling.joined(node, one, other, 1) for one, other in both]
+        joined = [pair for pair in pairs if pair is not None]
+        if len(joined) < len(pairs):
+            return None
+        parts = joined + parts[2 * len(pairs) :]
+    return parts[0]
+
+
+def _block_diagonal(weight: Tensor, groups: int) -> Tensor:
+    outputs, inputs = len(weight) // groups, weight.shape[1]
+    dense = weight.new_zeros(len(weight), groups * inputs, *weight.shape[2:])
+    for group in range(groups):
+        rows = slice(group * outputs, (group + 1) * outputs)
+        dense[rows, group * inputs : (group + 1) * inputs] = weight[rows]
+    return dense
+
+
+def _depthwise(
+    layouts: Layouts, node: Node, placed: Placed, sides: Sequence[tuple[int, ...]]
+) -> Placed | None:
+    """A convolution of each channel by itself."""
+    given, editing = arguments(node), layouts.editing
+    weight, rows = editing.constants[given["weight"]], channels_last(layouts, node, placed)
+    if rows is None:
+        return None
+    taps = editing.fresh(node, weight.flatten(1).t().flatten())
+    call = editing.call(
+        node, _thimble.depthwise.default, rows, taps, given["bias"], *map(list, sides)
+    )
+    return _of_windows(layouts, call, sides, weight)
+
+
+def _of_windows(
+    layouts: Layouts, rows: Node, sides: Sequence[tuple[int, ...]], weight: Tensor
+) -> Placed:
+    """The value of a convolution whose rows are windows."""
+    places = tuple(map(windows, *sides))[4 - weight.dim() :]
+    natural = layouts.natural(rows, (layouts.samples, *places, len(weight)))
+    return Placed(rows, natural.index.movedim(-1, 1))
 
 
 def _as_linear(
-    layouts: Layouts, node: Node, sides: Sequence[tuple[int, ...]], dims: int
+    layouts: Layouts,
+    node: Node,
+    placed: Placed,
+    sides: Sequence[tuple[int, ...]],
+    weight: Tensor,
+    bias: Tensor | None,
 ) -> Placed | None:
-    """The rows of a convolution over `dims` sides of a picture.
+    """The rows of a dense convolution.
 
     Args:
         sides: for each, sizes, kernel, stride, padding, dilation.
+        weight: (outputs, channels, ...).
     """
-    editing, given = layouts.editing, arguments(node)
-    source, weight, bias = args_of(node)[0], given["weight"], given["bias"]
-    placed = layouts.place(source)
-    if placed is None:
-        return None
-    numbers = editing.constants[weight]
+    editing = layouts.editing
     planar = _is_planar(placed, prod(sides[0]))
     rows = placed.rows if planar else channels_last(layouts, node, placed)
     if rows is None:
         return None
-    if not planar:
-        numbers = numbers.movedim(1, -1)
-    matrix = editing.constant(weight, "_planar" if planar else "_last", numbers.flatten(1))
+    matrix = editing.fresh(node, (weight if planar else weight.movedim(1, -1)).flatten(1))
     if planar or sides[1:4] != [(1, 1), (1, 1), (0, 0)]:
         rows = editing.call(node, _thimble.patches.default, rows, planar, *map(list, sides))
-    parts = (rows, matrix) if bias is None else (rows, matrix, bias)
+    parts = (rows, matrix) if bias is None else (rows, matrix, editing.fresh(node, bias))
     linear = editing.call(node, _aten.linear.default, *parts)
-    places = tuple(map(windows, *sides))[2 - dims :]
-    natural = layouts.natural(linear, (layouts.samples, *places, len(numbers)))
-    return Placed(linear, natural.index.movedim(-1, 1))
+    return _of_windows(layouts, linear, sides, weight)
 
 
 def channels_last(layouts: Layouts, node: Node, placed: Placed) -> Node | None:

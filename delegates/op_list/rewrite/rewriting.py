@@ -12,6 +12,7 @@ from delegates.op_list.rewrite.arithmetic import added, batch_norm, multiplied
 from delegates.op_list.rewrite.attending import attend
 from delegates.op_list.rewrite.convolving import convolve, mean, pool
 from delegates.op_list.rewrite.editing import Editing, arguments, is_float, value_of
+from delegates.op_list.rewrite.folding import BATCH_NORMS
 from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import (
     Placed,
@@ -21,6 +22,7 @@ from delegates.op_list.rewrite.places import (
     is_of_any_batch,
     row_of,
 )
+from delegates.op_list.rewrite.pointwise import POINTWISE, pointwise
 
 _aten = torch.ops.aten
 _thimble = torch.ops.thimble
@@ -40,9 +42,7 @@ _SAME = (_aten.dropout.default, _aten.feature_dropout.default)
 _TYPES = _aten.to.dtype, _aten._to_copy.default, _aten.type_as.default
 _BY_NUMBER = (
     *(_aten.gelu.default, _aten.relu.default, _aten.silu.default, _aten.sigmoid.default),
-    *(_aten.tanh.default, _aten.hardswish.default, _aten.hardsigmoid.default),
-    *(_aten.relu6.default, _aten.hardtanh.default, _aten.leaky_relu.default, _aten.elu.default),
-    *(_aten.exp.default, _aten.clamp.default, _aten.abs.default),
+    *(_aten.tanh.default, _aten.elu.default, _aten.exp.default, _aten.abs.default),
 )
 _BINARY = (_aten.add.Tensor, _aten.mul.Tensor, _aten.div.Tensor, _aten.sub.Tensor)
 _CONVOLUTIONS = (
@@ -51,10 +51,6 @@ _CONVOLUTIONS = (
 )
 _POOLS = _aten.avg_pool2d.default, _aten.max_pool2d.default
 _MEANS = _aten.mean.dim, _aten.adaptive_avg_pool2d.default
-_BATCH_NORMS = (
-    _aten._native_batch_norm_legit_no_training.default,
-    _aten.batch_norm.default,
-)
 
 
 class Rewriting(Layouts):
@@ -100,6 +96,7 @@ class Rewriting(Layouts):
             ((operator.getitem,), self._item),
             ((_aten.cat.default, _aten.concat.default), self._joined),
             (_BY_NUMBER, self._by_number),
+            (POINTWISE, lambda node: pointwise(self, node)),
             (_BINARY, self._binary),
             ((_aten.neg.default,), self._negated),
             ((_aten.linear.default, _thimble.layer_norm.default), self._by_row),
@@ -107,7 +104,7 @@ class Rewriting(Layouts):
             (_CONVOLUTIONS, lambda node: convolve(self, node)),
             (_POOLS, lambda node: pool(self, node)),
             (_MEANS, lambda node: mean(self, node)),
-            (_BATCH_NORMS, lambda node: batch_norm(self, node)),
+            (BATCH_NORMS, lambda node: batch_norm(self, node)),
             ((_aten.scaled_dot_product_attention.default,), lambda node: attend(self, node)),
         )
         return {target: visit for targets, visit in kinds for target in targets}

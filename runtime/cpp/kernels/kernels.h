@@ -133,14 +133,20 @@ enum class Function : uint8_t {
   kGeluTanh,  ///< x * (1 + tanh(u)) / 2, u = sqrt(2 / pi) * (x + 0.044715 * x^3)
   kSigmoid,   ///< 1 / (1 + exp(-x))
   kTanh,
-  kRelu,       ///< max(x, 0)
-  kQuickGelu,  ///< x / (1 + exp(-1.702 * x))
+  kRelu,         ///< max(x, 0)
+  kQuickGelu,    ///< x / (1 + exp(-1.702 * x))
+  kRelu6,        ///< min(max(x, 0), 6)
+  kHardSigmoid,  ///< min(max(x + 3, 0), 6) / 6
+  kHardSwish,    ///< x * min(max(x + 3, 0), 6) / 6
+  kLeast,        ///< max(x, number)
+  kMost,         ///< min(x, number)
+  kLeakyRelu,    ///< max(x, 0) + number * min(x, 0)
 };
-constexpr bool is_function(Function function) { return function <= Function::kQuickGelu; }
+constexpr bool is_function(Function function) { return function <= Function::kLeakyRelu; }
 /// Whether the function has two arguments; the others have one.
 constexpr bool is_binary(Function function) { return function <= Function::kMultiply; }
 constexpr bool is_activation(Function function) {
-  return function >= Function::kSilu && function <= Function::kQuickGelu;
+  return function >= Function::kSilu && function <= Function::kHardSwish;
 }
 
 /// y = function(x, other) or function(x), for n numbers; y may be x or other.
@@ -148,7 +154,7 @@ struct ElementwiseArgs {
   Function function;
   const float* x;
   const float* other;  ///< of a binary function
-  float number;        ///< of kScale and kSoftCap
+  float number;        ///< where it is said above
   size_t n;
   float* y;
 };
@@ -226,6 +232,31 @@ struct ConvolutionArgs {
   size_t y_stride;
 };
 constexpr size_t kMostTaps = 16;
+
+/// What one tap of a window reads: where in the picture, and which row of the weight.
+struct DepthwiseTap {
+  size_t x;       ///< floats from the window's place
+  size_t weight;  ///< floats
+};
+
+/// A convolution of each column by itself, over windows that follow one another:
+///
+///     y = activation(bias + sum over taps of x[tap] * weight[tap])
+///
+/// one fused chain in the order of the taps.
+struct DepthwiseArgs {
+  const float* x;
+  size_t x_step;  ///< floats from one window to the next
+  const DepthwiseTap* offsets;
+  size_t taps;
+  const float* weight;
+  const float* bias;    ///< [columns] or null
+  Function activation;  ///< kAdd: none
+  size_t windows;
+  size_t columns;
+  float* y;  ///< [windows][columns], y_step floats apart
+  size_t y_step;
+};
 
 /// The gated delta rule of one head of values over rows that follow one another. For each, with q
 /// and k over the root of the sum of their squares + 1e-6, and q / sqrt(key_dim), and with
@@ -376,6 +407,7 @@ struct Variant {
   void (*activate)(const ActivateArgs&);
   void (*glu)(const GluArgs&);
   void (*convolve)(const ConvolutionArgs&);
+  void (*depthwise)(const DepthwiseArgs&);
   void (*delta_rule)(const DeltaArgs&);
   void (*replay_delta)(const DeltaReplayArgs&);
   void (*text_attention)(const TextAttentionArgs&);

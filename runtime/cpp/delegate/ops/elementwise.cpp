@@ -24,7 +24,8 @@ void ElementwiseOp::check(Checker* checker) const {
   if (!checker->has_slot(input)) return;
   const size_t width = checker->width(input);
   checker->has_slot(output, width);
-  const bool wants_number = function == Function::kScale || function == Function::kSoftCap;
+  const bool wants_number = function == Function::kScale || function == Function::kSoftCap ||
+                            function >= Function::kLeast;
   checker->check(!wants_number || std::isfinite(number),
                  "has the number " + std::to_string(number));
   checker->check(function != Function::kSoftCap || number > 0,

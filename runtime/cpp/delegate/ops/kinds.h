@@ -9,6 +9,7 @@
 #include "delegate/ops/constant.h"
 #include "delegate/ops/convolution.h"
 #include "delegate/ops/delta.h"
+#include "delegate/ops/depthwise.h"
 #include "delegate/ops/elementwise.h"
 #include "delegate/ops/embedding.h"
 #include "delegate/ops/experts.h"
@@ -35,6 +36,6 @@ using OpKind =
     std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
                  SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
                  LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp, PatchesOp,
-                 ConcatenateOp, NarrowOp, ConstantOp, AffineOp, GatherOp, PoolRowsOp>;
+                 ConcatenateOp, NarrowOp, ConstantOp, AffineOp, GatherOp, PoolRowsOp, DepthwiseOp>;
 
 }  // namespace thimble::cpu

@@ -24,6 +24,11 @@ constexpr size_t kMatvecPairs = 4;
 /// Outputs of a gated linear that a thread works on at a time, in pairs of blocks.
 constexpr size_t gated_pairs(size_t rows) { return rows <= kMatvecRows ? kMatvecPairs : 1; }
 
+/// Rows from which on those of a float product go through all blocks of its weight a tile at a
+/// time: what they read and write stays in the second-level cache.
+constexpr size_t kFewFloatRows = 64;
+constexpr size_t kTileFloats = size_t{128} << 10;
+
 /// Bytes of each row that a pair of blocks uses.
 constexpr size_t kPairBytes = 2 * kBlockRows * sizeof(float);
 
@@ -78,6 +83,8 @@ class Linear {
     const size_t parts = few ? column_parts(weight_, context_.threads()) : 1;
     if (op_.gated) {
       multiply_pairs();
+    } else if (!shape_.quantized() && rows_.count >= kFewFloatRows && !low_rank_.any()) {
+      multiply_float_tiles();
     } else if (op_.activates()) {
       multiply_activated();
     } else if (parts > 1) {
@@ -164,6 +171,29 @@ class Linear {
         matvec(args);
       }
     }
+  }
+
+  /// Rows of float32 a tile at a time, with their activation.
+  void multiply_float_tiles() const {
+    const size_t columns = norm_ != nullptr ? shape_.columns : x_stride_;
+    const float* const x = norm_ != nullptr ? normed_ : x_;
+    const size_t stride = context_.stride(op_.output), width = context_.width(op_.output);
+    const size_t threads = context_.threads(), parts = threads == 1 ? 1 : 2 * threads;
+    const size_t most =
+        std::min(kTileFloats / (shape_.columns + width), kernels::divide_up(rows_.count, parts));
+    const size_t tile = kernels::round_up(std::max<size_t>(most, 1), kernels::kBlockRows);
+    context_.team.share_out(
+        context_.thread, kernels::divide_up(rows_.count, tile), 1, [&](Range tiles) {
+          for (size_t at = tiles.first; at < tiles.last; ++at) {
+            const size_t first = at * tile, count = std::min(tile, rows_.count - first);
+            float* const y = context_.row(op_.output, rows_.first + first);
+            context_.kernels.float_linear({x + first * columns, columns, count, weight_, 0,
+                                           weight_.blocks(), y, stride, bias_, op_.accumulate});
+            if (op_.activates()) {
+              context_.kernels.activate({op_.activation, y, stride, count, width, y, stride});
+            }
+          }
+        });
   }
 
   /// For too few blocks for all threads: each computes its share of the parts of blocks, as

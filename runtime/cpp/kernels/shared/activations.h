@@ -60,6 +60,14 @@ inline F32x16 quick_gelu(F32x16 x) { return logistic(x, mul(x, broadcast(1.702f)
 
 inline F32x16 relu(F32x16 x) { return max(broadcast(0.0f), x); }
 
+inline F32x16 relu6(F32x16 x) { return min(broadcast(6.0f), relu(x)); }
+
+inline F32x16 hard_sigmoid(F32x16 x) {
+  return mul(relu6(add(x, broadcast(3.0f))), broadcast(1.0f / 6));
+}
+
+inline F32x16 hard_swish(F32x16 x) { return mul(x, hard_sigmoid(x)); }
+
 /// Calls `run` with the activation, which the caller has checked.
 template <typename Run>
 void with_activation(Function function, Run run) {
@@ -76,6 +84,12 @@ void with_activation(Function function, Run run) {
       return run([](F32x16 x) { return relu(x); });
     case Function::kQuickGelu:
       return run([](F32x16 x) { return quick_gelu(x); });
+    case Function::kRelu6:
+      return run([](F32x16 x) { return relu6(x); });
+    case Function::kHardSigmoid:
+      return run([](F32x16 x) { return hard_sigmoid(x); });
+    case Function::kHardSwish:
+      return run([](F32x16 x) { return hard_swish(x); });
     default:
       return run([](F32x16 x) { return silu(x); });
   }

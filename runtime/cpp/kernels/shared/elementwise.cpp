@@ -85,6 +85,15 @@ void elementwise(const ElementwiseArgs& args) {
     case Function::kSoftCap:
       return each_one(args.x, args.n, args.y,
                       [&](F32x16 x) { return mul(number, tanh(div(x, number))); });
+    case Function::kLeast:
+      return each_one(args.x, args.n, args.y, [&](F32x16 x) { return max(number, x); });
+    case Function::kMost:
+      return each_one(args.x, args.n, args.y, [&](F32x16 x) { return min(number, x); });
+    case Function::kLeakyRelu:
+      return each_one(args.x, args.n, args.y, [&](F32x16 x) {
+        const F32x16 zero = broadcast(0.0f);
+        return fused(min(zero, x), number, max(zero, x));
+      });
     default:
       return with_activation(
           args.function, [&](auto activation) { each_one(args.x, args.n, args.y, activation); });

@@ -34,6 +34,7 @@ void elementwise(const ElementwiseArgs& args);
 void activate(const ActivateArgs& args);
 void glu(const GluArgs& args);
 void convolve(const ConvolutionArgs& args);
+void depthwise(const DepthwiseArgs& args);
 void delta_rule(const DeltaArgs& args);
 void replay_delta(const DeltaReplayArgs& args);
 void write_cache(const CacheWriteArgs& args);

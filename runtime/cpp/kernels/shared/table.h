@@ -33,6 +33,7 @@ constexpr Variant table(const char* name, uint32_t required, Tile tile, size_t f
       activate,
       glu,
       convolve,
+      depthwise,
       delta_rule,
       replay_delta,
       text_attention,

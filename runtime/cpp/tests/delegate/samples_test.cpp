@@ -18,6 +18,8 @@ using test::same_bits;
 constexpr uint32_t kChannels = 3, kHeight = 7, kWidth = 10, kColumns = 20;
 constexpr cpu::Window kWindow{{kHeight, 3, 2, 1, 1, 4}, {kWidth, 2, 3, 0, 2, 3}};
 constexpr cpu::Window kAgain{{4, 3, 1, 2, 2, 4}, {3, 1, 2, 0, 1, 2}};
+constexpr cpu::Window kEach{{4, 3, 1, 1, 1, 4}, {2, 3, 1, 1, 1, 2}};
+constexpr cpu::Window kSound{{1, 1, 1, 0, 1, 1}, {8, 3, 1, 2, 2, 8}};
 constexpr size_t kSample = size_t{kChannels} * kHeight * kWidth, kOutput = 3 * kColumns;
 
 /// Two convolutions, constant rows before what they compute, attention to all and to parts with
@@ -34,9 +36,14 @@ class SamplesModel : public test::ProgramBuilder {
     const uint32_t again = add(kColumns * 3, 8), second = add(kColumns, 8);
     add_op(cpu::PatchesOp{first, again, false, kAgain});
     add_op(linear(again, second, add_weight(kColumns, kColumns * 3, format(1))));
+    const uint32_t each = add(kColumns, 8), sound = add(kColumns, 8);
+    add_op(cpu::DepthwiseOp{second, each, add_floats(9 * kColumns, 0, 1),
+                            add_floats(kColumns, 0, 1), kernels::Function::kRelu6, kEach});
+    add_op(cpu::DepthwiseOp{
+        each, sound, add_floats(3 * kColumns, 0, 1), {}, kernels::Function::kAdd, kSound});
     const uint32_t token = add(kColumns, 2), rows = add(kColumns, 10);
     add_op(cpu::ConstantOp{add_weight(reals(2 * kColumns, 1.0f), kColumns), token});
-    add_op(cpu::ConcatenateOp{token, second, rows, false});
+    add_op(cpu::ConcatenateOp{token, sound, rows, false});
     add_op(cpu::PositionsOp{rows, add_weight(reals(10 * kColumns, 0.3f), kColumns), rows});
     add_op(cpu::AffineOp{rows, rows, add_floats(kColumns, 1, 0.2f), add_floats(kColumns, 0, 1)});
     const uint32_t attended = add(kColumns, 10), both = add(2 * kColumns, 10);
@@ -178,6 +185,14 @@ const test::Damage kDamages[] = {
     {[](cpu::Program* p) { first<cpu::PatchesOp>(p).window.vertical.kernel = 4; },
      "wants 24 columns in slot 1"},
     {[](cpu::Program* p) { first<cpu::PatchesOp>(p).input = 99; }, "uses slot 99 of"},
+    {[](cpu::Program* p) { first<cpu::DepthwiseOp>(p).weight.length = 8 * kColumns; },
+     "has 160 floats from"},
+    {[](cpu::Program* p) { first<cpu::DepthwiseOp>(p).window.vertical.size = 3; },
+     "has a picture of 6 numbers"},
+    {[](cpu::Program* p) { first<cpu::DepthwiseOp>(p).activation = kernels::Function::kScale; },
+     "has the function 2 for an activation"},
+    {[](cpu::Program* p) { first<cpu::DepthwiseOp>(p).output = first<cpu::DepthwiseOp>(p).input; },
+     "reads and writes slot"},
     {[](cpu::Program* p) { first<cpu::ConcatenateOp>(p).second = 1; },
      "wants 20 columns in slot 1"},
     {[](cpu::Program* p) { first<cpu::ConcatenateOp>(p).second = 2; }, "computes 14 rows of"},

@@ -53,9 +53,10 @@ bool rope() {
   return true;
 }
 
-constexpr Function kActivations[] = {Function::kSilu,     Function::kGelu, Function::kGeluTanh,
-                                     Function::kSigmoid,  Function::kTanh, Function::kRelu,
-                                     Function::kQuickGelu};
+constexpr Function kActivations[] = {Function::kSilu,      Function::kGelu,  Function::kGeluTanh,
+                                     Function::kSigmoid,   Function::kTanh,  Function::kRelu,
+                                     Function::kQuickGelu, Function::kRelu6, Function::kHardSigmoid,
+                                     Function::kHardSwish};
 
 /// A number, and how far from it a kernel's may be.
 struct Bounded {
@@ -90,6 +91,14 @@ Bounded activation(Function function, double x) {
     case Function::kQuickGelu: {
       const double u = 1.702f * x, y = x / (1 + std::exp(-u));
       return {y, kEpsilon * (7 + 2 * std::fabs(u) / (1 + std::exp(u))) * std::fabs(y) + smallest};
+    }
+    case Function::kRelu6:
+      return {std::fmin(std::fmax(x, 0), 6), 0};
+    case Function::kHardSigmoid:
+    case Function::kHardSwish: {
+      const double y = std::fmin(std::fmax(x + 3, 0), 6) / 6;
+      const double factor = function == Function::kHardSwish ? x : 1;
+      return {factor * y, 8 * kEpsilon * std::fabs(factor)};
     }
     case Function::kSigmoid: {
       const double y = 1 / (1 + std::exp(-x));
@@ -178,10 +187,11 @@ bool activation_ends() {
     Function function;
     float low, high;  ///< of -1e30 and 1e30
   };
-  const End ends[] = {{Function::kSilu, 0, 1e30f},     {Function::kGelu, 0, 1e30f},
-                      {Function::kGeluTanh, 0, 1e30f}, {Function::kSigmoid, 0, 1},
-                      {Function::kTanh, -1, 1},        {Function::kRelu, 0, 1e30f},
-                      {Function::kQuickGelu, 0, 1e30f}};
+  const End ends[] = {{Function::kSilu, 0, 1e30f},      {Function::kGelu, 0, 1e30f},
+                      {Function::kGeluTanh, 0, 1e30f},  {Function::kSigmoid, 0, 1},
+                      {Function::kTanh, -1, 1},         {Function::kRelu, 0, 1e30f},
+                      {Function::kQuickGelu, 0, 1e30f}, {Function::kRelu6, 0, 6},
+                      {Function::kHardSigmoid, 0, 1},   {Function::kHardSwish, 0, 1e30f}};
   for (const End& end : ends) {
     const std::vector<float> y = apply(end.function, {-1e30f, 1e30f, -200.0f, infinity});
     if (!expect(!y.empty() && std::fabs(y[0] - end.low) < 1e-7f && y[1] == end.high &&
@@ -223,6 +233,14 @@ bool functions_with_a_number() {
       if (scaled[i] != x[i] * number ||
           std::fabs(capped[i] - expected) > 14 * kEpsilon * std::fabs(expected))
         return expect(false, "the definitions of scale and soft cap");
+    }
+    const std::vector<float> least = apply(Function::kLeast, x, {}, number);
+    const std::vector<float> most = apply(Function::kMost, x, {}, number);
+    const std::vector<float> leaky = apply(Function::kLeakyRelu, x, {}, number);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (least[i] != std::fmax(x[i], number) || most[i] != std::fmin(x[i], number) ||
+          leaky[i] != (x[i] < 0 ? number * x[i] : x[i]))
+        return expect(false, "the definitions of bounds and of a leaky ReLU");
     }
   }
   return true;
