@@ -387,8 +387,7 @@ def test_values_with_quotes_of_their_own(
         {"$ref": "#/$defs/a~1b%25", "$defs": {"a/b%": {"properties": {"x": {"type": "integer"}}}}},
         {"allOf": [{"properties": {"x": {"type": "integer"}}}, {"required": ["x"]}]},
         {"properties": {"x": {"allOf": [{"$ref": "#/$defs/n"}]}}, "$defs": {"n": {"const": 12}}},
-        {"properties": {"x": {"$ref": "#n"}}, "$defs": {"n": {"$anchor": "n", "const": 12}}},
-        {"properties": {"x": {"$ref": "a:n"}}, "$defs": {"n": {"$id": "a:n", "const": 12}}},
+        {"allOf": [{"$ref": "#n"}], "items": {"$anchor": "n", "properties": {"x": {"const": 12}}}},
     ],
 )
 def test_references_and_parts(cpp_build: Path, name: str, parameters: dict[str, Any]) -> None:

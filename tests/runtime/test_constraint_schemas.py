@@ -326,8 +326,7 @@ REFUSALS: list[tuple[object, str]] = [
     ({"type": "str"}, 'the JSON schema has the type "str" at #, but it must be null, boolean, '
      "integer, number, string, array or object"),
     ({"type": "integer", "multipleOf": 1001}, "the JSON schema at # has multipleOf 1001, but only "
-     "whole numbers from 1 to 1000, and these divided by up to ten to the power of 6, are "
-     "supported"),
+     "whole numbers from 1 to 1000, and these divided by up to 10^6, are supported"),
     ({"type": "object", "propertyNames": {"if": {"const": "a"}}}, "the JSON schema has the "
      'keyword "if" at #/propertyNames, which is not supported: leave it out, and check the answer '
      "for it"),

@@ -114,8 +114,7 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
     const Status left_out = reading_->leave_out(
         "the JSON schema at " + path + " has multipleOf " + to_text(*step).substr(0, 40) +
         ", but only whole numbers from 1 to " + std::to_string(kMostStep) +
-        ", and these divided by up to ten to the power of " + std::to_string(kMostPlaces) +
-        ", are supported");
+        ", and these divided by up to 10^" + std::to_string(kMostPlaces) + ", are supported");
     if (!left_out.ok()) return left_out;
   }
   const auto plain = [&](Grammar* grammar) -> Result<Grammar::Node> {
