@@ -13,6 +13,7 @@ from runtime.chat_format.grammar import Grammar
 from runtime.chat_format.harmony_reader import HarmonyReader
 from runtime.chat_format.messages import prepare_messages
 from runtime.chat_format.reader import MarkedReader, Reader
+from runtime.chat_format.schemas import with_pointers
 from runtime.chat_format.template import ChatTemplate, Piece
 from runtime.errors import RunnerError
 from runtime.one_constraint import one_constraint
@@ -201,7 +202,7 @@ def _parameters(function: Mapping[str, Any]) -> Mapping[str, Any]:
             f"the parameters of {function['name']} are not a JSON schema of an object, with "
             "properties in an object and required in a list"
         )
-    return {**parameters, "type": "object"}
+    return {**with_pointers(parameters), "type": "object"}
 
 
 class _Writer:

@@ -121,7 +121,8 @@ class MarkedReader:
                 return [*events, *calls]
             cut = self._call_end.cut(self._rest)
             if cut is None and calls is None and self._may_be_call():
-                return events  # without its end, it was cut: the answer's length ended it
+                # Without its end, it was cut: the answer's length ended it.
+                return [*events, *self._calls_before_cut(self._rest)]
             text, self._rest = cut or (self._rest, "")
             events += self._no_call(text)
             events += self.push("")
@@ -155,6 +156,18 @@ class MarkedReader:
 
     def _parse(self, text: str) -> list[ToolCall]:
         return [] if self._format is None else self._format.parse(text, self._tools, self._special)
+
+    def _calls_before_cut(self, text: str) -> list[ToolCall]:
+        """The whole calls of several that share one end, where the last was cut."""
+        between, close = (self._format and self._format.joint) or ("", "")
+        between = self._special.written(between)
+        at = text.rfind(between) if between else -1
+        while at >= 0:
+            calls = self._call_end.read(text[:at] + close)
+            if calls and self._offered(calls):
+                return calls
+            at = text.rfind(between, 0, at)
+        return []
 
     def _offered(self, calls: Sequence[ToolCall]) -> bool:
         return bool(calls) and all(call.name in self._names for call in calls)

@@ -100,6 +100,41 @@ def target(reference: str, root: Any) -> Any:
     return root
 
 
+def with_pointers(root: Any) -> Any:
+    """The schema with JSON pointers for references to the `$id` or `$anchor` of a part of it."""
+    if all(reference[:2] in ("#", "#/") for reference in _references(root)):
+        return root
+    places = dict(reversed(list(_names(root, "#"))))  # of several with one name, the first counts
+
+    def pointed(schema: Any) -> Any:
+        changed = _parts_changed(schema, pointed)
+        if isinstance(changed, dict) and isinstance(reference := changed.get("$ref"), str):
+            name, mark, pointer = reference.partition("#/")
+            place = places.get(name.removesuffix("#"))
+            changed["$ref"] = reference if place is None else place + mark[1:] + pointer
+        return changed
+
+    return pointed(root)
+
+
+def _names(schema: Any, place: str) -> Iterator[tuple[str, str]]:
+    """The names by which a `$ref` may call parts of a schema, each with its place."""
+    if isinstance(schema, list):
+        for n, part in enumerate(schema):
+            yield from _names(part, f"{place}/{n}")
+    if not isinstance(schema, Mapping):
+        return
+    for key, value in schema.items():
+        own = f"{place}/{_escaped(key)}"
+        if key in ("$id", "id", "$anchor") and isinstance(value, str):
+            yield ("#" + value if key == "$anchor" else value.removesuffix("#")), place
+        elif key in _BY_NAME and isinstance(value, Mapping):
+            for name, part in value.items():
+                yield from _names(part, f"{own}/{_escaped(name)}")
+        elif key not in _DATA:
+            yield from _names(value, own)
+
+
 def with_sorted_properties(schema: Any) -> Any:
     """The schema with all its properties in the order of their names."""
     changed = _parts_changed(schema, with_sorted_properties)

@@ -76,6 +76,26 @@ def test_a_call_that_is_cut_is_none(name: str) -> None:
     assert whole > len(said) - len("</function>\n</tool_call>") - 2
 
 
+JSON_CALL = '{"name": "f", "arguments": {"x": "a, ]"}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"x": "a, ]"}', '[TOOL_CALLS]f[ARGS]{"x": "a, ]"}'),
+        ("mistral-list", f"[TOOL_CALLS][{JSON_CALL}", f", {JSON_CALL}]"),
+        ("phi-4", f"<|tool_call|>[{JSON_CALL}", f", {JSON_CALL}]"),
+        ("lfm2", '<|tool_call_start|>[f(x="a, ]")', ', f(x="a, ]")]'),
+    ],
+)
+def test_a_cut_call_leaves_those_before_it(name: str, first: str, second: str) -> None:
+    begun, pieces = (pieces_of(said, SPECIAL_TOKENS, 1) for said in (first, first + second))
+    for end in range(len(begun) + 2, len(pieces)):
+        prompt = prompt_of(name, {"type": "string"}, SPECIAL_TOKENS)
+        events = read(prompt, pieces[:end])
+        assert events == [ToolCall("f", '{"x": "a, ]"}')], pieces[:end]
+
+
 def read_first(name: str, pieces: list[str]) -> bool:
     """Whether they are a call when the answer ends behind them."""
     prompt = prompt_of(name, {"type": "string"}, SPECIAL_TOKENS)
@@ -367,6 +387,7 @@ def test_values_with_quotes_of_their_own(
         {"$ref": "#/$defs/a~1b%25", "$defs": {"a/b%": {"properties": {"x": {"type": "integer"}}}}},
         {"allOf": [{"properties": {"x": {"type": "integer"}}}, {"required": ["x"]}]},
         {"properties": {"x": {"allOf": [{"$ref": "#/$defs/n"}]}}, "$defs": {"n": {"const": 12}}},
+        {"allOf": [{"$ref": "#n"}], "items": {"$anchor": "n", "properties": {"x": {"const": 12}}}},
     ],
 )
 def test_references_and_parts(cpp_build: Path, name: str, parameters: dict[str, Any]) -> None:

@@ -325,8 +325,8 @@ REFUSALS: list[tuple[object, str]] = [
      "it out, and check the answer for it"),
     ({"type": "str"}, 'the JSON schema has the type "str" at #, but it must be null, boolean, '
      "integer, number, string, array or object"),
-    ({"type": "integer", "multipleOf": 1.5}, "the JSON schema at # has multipleOf 1.5, but only "
-     "whole numbers from 1 to 1000 are supported"),
+    ({"type": "integer", "multipleOf": 1001}, "the JSON schema at # has multipleOf 1001, but only "
+     "whole numbers from 1 to 1000, and these divided by up to 10^6, are supported"),
     ({"type": "object", "propertyNames": {"if": {"const": "a"}}}, "the JSON schema has the "
      'keyword "if" at #/propertyNames, which is not supported: leave it out, and check the answer '
      "for it"),
@@ -337,7 +337,7 @@ REFUSALS: list[tuple[object, str]] = [
       "items": {"$ref": "#/$defs/x"}}, "the JSON schema at #/items" + "/anyOf/0" * 64 + " has an "
      "enum beside other keywords that refer to themselves"),
     ({"$ref": "other.json"}, 'the JSON schema at # refers to "other.json", but only references '
-     "within it (#/...) are supported"),
+     "within it (#/..., an $anchor or an $id) are supported"),
     ({"$ref": "#/$defs/x"}, 'the JSON schema at # refers to "#/$defs/x", which it does not have'),
     ({"$ref": "#"}, "the JSON schema at # has $ref or allOf within each other in more than 64 "
      "levels: write what refers to itself within properties or items"),

@@ -183,6 +183,24 @@ FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
     ({"type": "string", "format": "email", "maxLength": 320}, '"a@b"', '"ab"'),
     ({"properties": {"a": {}, "b": {}}, "minProperties": 1}, '{"b":1}', "{}"),
     ({"type": "integer", "multipleOf": 7}, "-14", "15"),
+    ({"type": "number", "multipleOf": 0.01}, "-12.50", "0.001"),
+    ({"type": "number", "multipleOf": 0.25, "minimum": 1, "exclusiveMaximum": 3}, "2.75", "3"),
+    ({"type": "number", "multipleOf": 1.5}, "10.5", "10"),
+    ({"type": "number", "multipleOf": 1e-3, "minimum": 0}, "0.125", "-0.125"),
+    ({"type": "integer", "multipleOf": 2.5}, "-15", "12"),
+    ({"enum": [0.3, 0.35], "multipleOf": 0.05}, "0.35", "0.36"),
+    ({"items": {"$ref": "#one"}, "$defs": {"a": {"$anchor": "one", "const": 1}}}, "[1]", "[2]"),
+    ({"items": {"$ref": "#one"}, "definitions": {"a": {"$id": "#one", "const": 1}}}, "[1]", "[2]"),
+    (
+        {"$id": "https://a.b/c", "type": ["array", "null"], "items": {"$ref": "https://a.b/c"}},
+        "[[null]]",
+        "[1]",
+    ),
+    (
+        {"$defs": {"a": {"$id": "urn:a", "$defs": {"b": {"const": 1}}}}, "$ref": "urn:a#/$defs/b"},
+        "1",
+        "2",
+    ),
     ({"type": "integer", "multipleOf": 250, "minimum": 1, "exclusiveMaximum": 1000}, "750", "1000"),
 ]
 
@@ -208,7 +226,7 @@ def test_classes_that_extend_each_other(cpp_build: Path) -> None:
 
 LEFT_OUT: list[tuple[dict[str, object], str]] = [
     ({"type": "string", "contentEncoding": "x", "if": {}, "pattern": "(?<=a)b"}, '"x"'),
-    ({"type": "number", "multipleOf": 0.01, "minimum": 1}, "1.5"),
+    ({"type": "number", "multipleOf": 0.1234, "minimum": 1}, "1.5"),
     ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, "[1,1]"),
     ({"properties": {"a": {"$ref": "other.json"}}, "contains": {}}, '{"a":1}'),
     ({"type": "string", "pattern": "a.{20}$", "maxLength": 2}, '"xy"'),

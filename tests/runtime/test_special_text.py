@@ -186,16 +186,21 @@ def test_reasoning_that_the_prompt_begins(
             assert stopped == "Four"
             assert "".join(chat.say("2 + 2?", 5)) == ""  # it was cut
             # A constraint that does not end it is of the content.
-            assert "".join(chat.say("2 + 2?", json_schema={"const": "4 </thin"})) == '"4 </thin"'
+            said = list(chat.say("2 + 2?", json_schema={"const": ["4 </think>", 4]}))
+            assert "".join(said) == '["4 </think>",4]'
+            assert len(said) > 1  # JSON comes as it is written
             assert "".join(chat.say("2 + 2?", choice=["Four, 4."], stop=[" 4"])) == "Four,"
         shown = "".join(chat.say("2 + 2?", grammar=grammar, special_text=True))
         assert shown == "".join(pieces)
         runner.save(tmp_path / "session")
     texts = [text for role, text in messages_of(tmp_path / "session") if role == "assistant"]
-    assert texts == [content, "Four", "", '"4 </thin"', "Four,"] * 2 + [shown]
+    assert texts == [content, "Four", "", '["4 </think>",4]', "Four,"] * 2 + [shown]
     command = [cpp_build / "runner", thinking_pte, "--chat", "--grammar", grammar]
     result = subprocess.run(command, input="2 + 2?\nAnd?\n", capture_output=True, text=True)
     assert (result.stdout, result.returncode) == (f"{content}\n" * 2, 0), result.stderr
+    assert "reasoning" not in result.stderr
+    result = subprocess.run([*command[:3], "-p", "2?", "-n", "5"], capture_output=True, text=True)
+    assert result.stdout == "\n" and "within the model's reasoning" in result.stderr
 
 
 def test_pieces_of_text(runner: Runner) -> None:

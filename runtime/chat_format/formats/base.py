@@ -17,6 +17,8 @@ class CallFormat(Protocol):
         end: the text at which they end; empty: at the answer's end.
         parallel: whether an answer may have several calls.
         begins_answer: whether calls begin only where the answer does.
+        joint: what stands between calls that share one end, and what closes those before it; None:
+            each call has an end of its own, or there is one alone.
     """
 
     @property
@@ -29,6 +31,8 @@ class CallFormat(Protocol):
     def parallel(self) -> bool: ...
     @property
     def begins_answer(self) -> bool: ...
+    @property
+    def joint(self) -> tuple[str, str] | None: ...
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         """Whether a template with these special tokens has this format."""

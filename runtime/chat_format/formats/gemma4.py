@@ -23,6 +23,7 @@ class Gemma4:
     end = "<tool_call|>"
     parallel = True
     begins_answer = False
+    joint = None
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source

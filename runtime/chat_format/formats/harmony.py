@@ -17,6 +17,7 @@ class Harmony:
     end = "<|call|>"
     parallel = False
     begins_answer = False
+    joint = None
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return "<|channel|>" in source and "<|message|>" in source

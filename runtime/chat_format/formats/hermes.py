@@ -17,6 +17,7 @@ class Hermes:
     end = "</tool_call>"
     parallel = True
     begins_answer = False
+    joint = None
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source and not any(mark in source for mark in _OTHERS)

@@ -31,6 +31,7 @@ class Lfm2:
     end = "<|tool_call_end|>"
     parallel = True
     begins_answer = False
+    joint = (", ", "]")
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return (

@@ -15,6 +15,7 @@ class Llama3:
     end = ""
     parallel = False  # its templates refuse a message with several
     begins_answer = True
+    joint = None
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return '"parameters": ' in source and "ipython" in source

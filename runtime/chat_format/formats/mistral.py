@@ -22,6 +22,7 @@ class MistralList:
     end = ""
     parallel = True
     begins_answer = False
+    joint = (", ", "]")
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source
@@ -47,6 +48,7 @@ class Mistral:
     end = ""
     parallel = True
     begins_answer = False
+    joint = (begin, "")
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source and "[ARGS]" in source

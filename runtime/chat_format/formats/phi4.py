@@ -16,6 +16,7 @@ class Phi4:
     end = "<|/tool_call|>"
     parallel = True
     begins_answer = False
+    joint = (", ", "]")
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return "<|tool|>" in source

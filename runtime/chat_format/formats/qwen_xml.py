@@ -30,6 +30,7 @@ class QwenXml:
     end = "</tool_call>"
     parallel = True
     begins_answer = False
+    joint = None
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return "<tool_call>" in source and "<function=" in source

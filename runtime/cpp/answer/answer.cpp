@@ -31,8 +31,7 @@ Answer::Answer(const Model& model, const GenerateOptions& options,
       sampler_(options.sampler, prompt,
                [&model](int32_t token) { return breaks_repetition(model.tokenizer(), token); }),
       at_start_(begins_text(model, prompt)),
-      text_(model.tokenizer(), options.output, on_text, at_start_, prompt,
-            options.constraint != nullptr),
+      text_(model.tokenizer(), options.output, on_text, at_start_, prompt, options.constraint),
       length_(static_cast<int64_t>(prompt.size())) {
   stats_.stop_reason = StopReason::kNone;
   stats_.end_token = -1;
@@ -126,6 +125,7 @@ void Answer::finish() {
   const bool stopped = text_.stopped();
   text_.finish();
   if (text_.stopped() && !stopped) end(StopReason::kStop);
+  stats_.reasons = text_.reasons() && !text_.stopped();
 }
 
 }  // namespace thimble

@@ -22,7 +22,9 @@ bool is_special(const Tokenizer& tokenizer, std::string_view name) {
 }  // namespace
 
 Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
-                   bool constrained) {
+                   const Constraint* constraint) {
+  if (constraint != nullptr && constraint->is_json()) return;
+  const bool constrained = constraint != nullptr;
   has_messages_ = is_special(tokenizer, kChannel) && is_special(tokenizer, kMessage);
   if (has_messages_) return;
   for (const auto& marks : kReasoning) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/constraint.h"
 #include "tokenizer/tokenizer.h"
 
 namespace thimble {
@@ -16,8 +17,10 @@ class Channels {
  public:
   /// \param tokenizer whose special tokens tell the format.
   /// \param prompt the tokens before the answer, which may have begun the reasoning.
-  /// \param constrained the answer need not end that reasoning: if it does not, it is all content.
-  Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, bool constrained);
+  /// \param constraint of the answer, which need not end that reasoning: if it does not, it is all
+  /// content; so is what is JSON as a whole. May be null.
+  Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
+           const Constraint* constraint);
 
   /// A special token of the answer, by its text.
   void enter(std::string_view name);
@@ -26,6 +29,8 @@ class Channels {
   std::string content_of(std::string_view text);
   /// What is content of the text that was not decided on when the answer ended.
   std::string finish();
+  /// Whether the text so far ends within reasoning, which is left out.
+  bool reasons() const { return part_ == Part::kReasoning && !has_messages_ && !holds_all_; }
 
  private:
   enum class Part { kContent, kReasoning, kHeader, kUndecided };

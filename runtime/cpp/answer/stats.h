@@ -46,6 +46,7 @@ struct Stats {
   int32_t end_token = -1;   ///< that ended the answer, if the reason is kEos; else -1
   std::string end_text;     ///< its text
   bool incomplete = false;  ///< the answer ended before its constraint allowed it
+  bool reasons = false;     ///< the answer ended within reasoning, which a chat leaves out
   /// What was left out of the schemas of its constraint, a sentence each.
   std::vector<std::string> left_out;
 

@@ -14,13 +14,13 @@ SpecialTokens special_tokens(const OutputOptions& options) {
 
 TextOutput::TextOutput(const Tokenizer& tokenizer, const OutputOptions& options,
                        const TextCallback& on_text, bool at_start,
-                       const std::vector<int32_t>& prompt, bool constrained)
+                       const std::vector<int32_t>& prompt, const Constraint* constraint)
     : tokenizer_(tokenizer),
       options_(options),
       on_text_(on_text),
       stream_(tokenizer, at_start, special_tokens(options), prompt.empty() ? -1 : prompt.back()),
       stops_(options.stop) {
-  if (options.content_alone) channels_.emplace(tokenizer, prompt, constrained);
+  if (options.content_alone) channels_.emplace(tokenizer, prompt, constraint);
 }
 
 bool TextOutput::add(int32_t token, std::optional<ChosenLogprob> logprob) {

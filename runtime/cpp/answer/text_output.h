@@ -40,15 +40,18 @@ struct OutputOptions {
 class TextOutput {
  public:
   /// All must outlive it. `at_start`: the tokens begin a text, and do not go on behind `prompt`.
-  /// `constrained`: a constraint decides which tokens may come.
+  /// `constraint`: decides which tokens may come; may be null.
   TextOutput(const Tokenizer& tokenizer, const OutputOptions& options, const TextCallback& on_text,
-             bool at_start, const std::vector<int32_t>& prompt, bool constrained);
+             bool at_start, const std::vector<int32_t>& prompt, const Constraint* constraint);
 
   /// Adds a token, whose probability is needed if on_token is. False if the reader wants no more.
   bool add(int32_t token, std::optional<ChosenLogprob> logprob);
 
   /// Whether a stop text was found.
   bool stopped() const { return stops_.found(); }
+
+  /// Whether the text ends within reasoning that is left out.
+  bool reasons() const { return channels_ && channels_->reasons(); }
 
   /// Passes on what is still held back.
   void finish();

@@ -71,6 +71,7 @@ Result<std::unique_ptr<Constraint>> Constraint::compile(
   std::unique_ptr<Constraint> constraint(
       new Constraint(std::move(*program), std::move(vocabulary)));
   constraint->reading_ = std::move(reading);
+  constraint->is_json_ = text.kind == Kind::kJsonSchema;
   return constraint;
 }
 

@@ -52,6 +52,8 @@ class Constraint {
   Recognizer& recognizer() { return recognizer_; }
   Masks& masks() { return masks_; }
   const TokenNames& names() const { return vocabulary_->names(); }
+  /// Whether its texts are JSON as a whole.
+  bool is_json() const { return is_json_; }
   /// Where texts are other than schemas say, a sentence each.
   const std::vector<std::string>& notes() const { return reading_.notes; }
   /// What was left out of schemas, a sentence each.
@@ -67,6 +69,7 @@ class Constraint {
   Recognizer recognizer_;
   Masks masks_;
   SchemaReading reading_;
+  bool is_json_ = false;
 };
 
 /// A text under a constraint, which grows piece by piece and can be taken back. A copy costs what

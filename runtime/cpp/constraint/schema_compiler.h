@@ -23,6 +23,12 @@ namespace thimble {
 /// A schema that SchemaMerger has made as one that it takes, with one pattern in each part.
 Json with_single_patterns(Json schema);
 
+/// What multipleOf says: `whole` divided by ten to the power of `places`.
+struct Step {
+  uint64_t whole;
+  size_t places;
+};
+
 /// A keyword's whole number; `otherwise` if the schema lacks it.
 Result<uint64_t> count_of(const Json& schema, const char* key, uint64_t otherwise,
                           const std::string& path);
@@ -92,9 +98,10 @@ class SchemaCompiler {
   /// Those of some scalars that the schema's "not" leaves.
   Grammar::Node scalars(const std::vector<Json>& values, const Json& schema, Level level);
   Result<Grammar::Node> number(const Json& schema, bool integer, const std::string& path);
-  /// Whole numbers of a step.
-  Result<Grammar::Node> multiples(uint64_t step, const std::optional<Bound>& min,
-                                  const std::optional<Bound>& max, const std::string& path);
+  /// The multiples of a step, without exponent.
+  Result<Grammar::Node> multiples(Step step, const std::optional<Bound>& min,
+                                  const std::optional<Bound>& max, bool integer,
+                                  const std::string& path);
   Result<Grammar::Node> string(const Json& schema, const std::string& path, Level level);
   /// What strings must be, or must not.
   struct StringPart {

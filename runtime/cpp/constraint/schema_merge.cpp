@@ -49,6 +49,38 @@ const Json* child(const Json& json, const std::string& name) {
   return index < json.values.size() ? &json.values[index] : nullptr;
 }
 
+constexpr std::string_view kByName[] = {"properties", "patternProperties", "$defs", "definitions"};
+constexpr std::string_view kData[] = {"const", "enum", "default", "example", "examples"};
+
+template <typename List>
+bool has(const List& list, std::string_view word) {
+  return std::find(std::begin(list), std::end(list), word) != std::end(list);
+}
+
+/// The first schema in another, or itself, one of whose `keys` is the text; null if there is none.
+const Json* find_named(const Json& schema, const std::vector<const char*>& keys,
+                       const std::string& text) {
+  if (!schema.is(Json::Kind::kObject) && !schema.is(Json::Kind::kArray)) return nullptr;
+  for (const char* key : keys) {
+    const Json* name = schema.find(key);
+    if (name != nullptr && name->is(Json::Kind::kString) && name->text == text) return &schema;
+  }
+  for (size_t i = 0; i < schema.values.size(); ++i) {
+    const bool is_list = schema.is(Json::Kind::kArray);
+    if (!is_list && has(kData, schema.keys[i])) continue;
+    const bool by_name = !is_list && has(kByName, schema.keys[i]);
+    const Json& part = schema.values[i];
+    if (!by_name) {
+      if (const Json* found = find_named(part, keys, text)) return found;
+      continue;
+    }
+    for (const Json& one : part.values) {
+      if (const Json* found = find_named(one, keys, text)) return found;
+    }
+  }
+  return nullptr;
+}
+
 bool equal_texts(const Json& a, const Json& b) { return plain_text(a) == plain_text(b); }
 
 /// Lets a schema of OpenAPI that has a type, and perhaps an enum, allow null.
@@ -99,20 +131,25 @@ Json both(const Json& a, const Json& b) {
 
 Result<const Json*> SchemaMerger::resolve(const std::string& reference,
                                           const std::string& path) const {
-  if (reference.empty() || reference[0] != '#') {
-    const Status left_out =
-        reading_->leave_out("the JSON schema at " + path + " refers to " + quoted_json(reference) +
-                            ", but only references within it (#/...) are supported");
+  const size_t fragment = std::min(reference.find('#'), reference.size());
+  const std::string id = reference.substr(0, fragment);
+  const Json* json = id.empty() ? &document_ : find_named(document_, {"$id", "id"}, id);
+  if (json == nullptr && !id.empty()) json = find_named(document_, {"$id", "id"}, id + "#");
+  if (json == nullptr || reference.empty()) {
+    const Status left_out = reading_->leave_out(
+        "the JSON schema at " + path + " refers to " + quoted_json(reference) +
+        ", but only references within it (#/..., an $anchor or an $id) are supported");
     static const Json kAnything = Json::boolean(true);
     return left_out.ok() ? Result<const Json*>(&kAnything) : left_out;
   }
-  const Json* json = &document_;
-  std::string_view rest = std::string_view(reference).substr(1);
+  std::string_view rest = std::string_view(reference).substr(fragment);
+  if (rest.size() > 1 && rest[1] != '/') {
+    const Json* named = find_named(*json, {"$anchor"}, std::string(rest.substr(1)));
+    json = named != nullptr ? named : find_named(*json, {"$id", "id"}, std::string(rest));
+    rest = "";
+  }
+  if (!rest.empty()) rest.remove_prefix(1);
   while (!rest.empty() && json != nullptr) {
-    if (rest[0] != '/') {
-      json = nullptr;
-      break;
-    }
     rest.remove_prefix(1);
     const size_t end = std::min(rest.find('/'), rest.size());
     json = child(*json, unescaped(rest.substr(0, end)));

@@ -13,7 +13,8 @@
 namespace thimble {
 namespace {
 
-constexpr uint64_t kMostStep = 1000;
+constexpr uint64_t kMostStep = 1000;  // of multipleOf, as a whole number
+constexpr size_t kMostPlaces = 6;     // that it may have behind the point
 constexpr size_t kMostDistinct = 10;
 constexpr const char* kInteger = "-?(?:0|[1-9][0-9]*)";
 
@@ -59,6 +60,19 @@ std::vector<std::string> excluded_integers(const Json& schema) {
   return texts;
 }
 
+/// What numbers are multiples of: `whole` divided by ten to the power of `places`. None if it is
+/// not above zero, or too large.
+std::optional<Step> step_of(const Json& value) {
+  if (!value.is(Json::Kind::kNumber)) return std::nullopt;
+  const std::optional<Decimal> number = parse_decimal(value.text);
+  if (!number || number->negative || number->is_zero()) return std::nullopt;
+  const std::string all = number->integer + number->fraction;
+  const std::string digits = all.substr(all.find_first_not_of('0'));
+  if (digits.size() > 4 || number->fraction.size() > kMostPlaces) return std::nullopt;
+  const Step step{std::stoull(digits), number->fraction.size()};
+  return step.whole <= kMostStep ? std::optional<Step>(step) : std::nullopt;
+}
+
 /// The values of a list, each once: 1 and 1.0 are the same.
 std::vector<Json> distinct(const Json& list) {
   std::vector<Json> values;
@@ -95,13 +109,12 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
   if (!max.ok()) return max.status();
   const Json* step = schema.find("multipleOf");
   if (step != nullptr) {
-    const Result<uint64_t> whole = count_of(schema, "multipleOf", 0, path);
-    if (whole.ok() && *whole > 0 && *whole <= kMostStep) {
-      return multiples(*whole, *min, *max, path);
-    }
+    const std::optional<Step> given = step_of(*step);
+    if (given) return multiples(*given, *min, *max, integer, path);
     const Status left_out = reading_->leave_out(
         "the JSON schema at " + path + " has multipleOf " + to_text(*step).substr(0, 40) +
-        ", but only whole numbers from 1 to " + std::to_string(kMostStep) + " are supported");
+        ", but only whole numbers from 1 to " + std::to_string(kMostStep) +
+        ", and these divided by up to 10^" + std::to_string(kMostPlaces) + ", are supported");
     if (!left_out.ok()) return left_out;
   }
   const auto plain = [&](Grammar* grammar) -> Result<Grammar::Node> {
@@ -125,36 +138,53 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
   return left.ok() ? left : error_at(path, "has bounds beside a not, which " + left.message());
 }
 
-Result<Grammar::Node> SchemaCompiler::multiples(uint64_t step, const std::optional<Bound>& min,
-                                                const std::optional<Bound>& max,
+Result<Grammar::Node> SchemaCompiler::multiples(Step step, const std::optional<Bound>& min,
+                                                const std::optional<Bound>& max, bool integer,
                                                 const std::string& path) {
-  // A rule for each remainder of the digits so far.
+  // A rule for each remainder of the digits so far, and for the number of those behind the point.
+  const size_t places = integer ? 0 : step.places;
   Grammar own;
-  std::vector<Grammar::Rule> after;
-  for (uint64_t rest = 0; rest < step; ++rest) after.push_back(own.add_rule("remainder"));
-  const auto digits = [&](uint64_t rest, char first) {
+  std::vector<std::vector<Grammar::Rule>> after(places + 1);
+  for (std::vector<Grammar::Rule>& rules : after) {
+    for (uint64_t rest = 0; rest < step.whole; ++rest) rules.push_back(own.add_rule("remainder"));
+  }
+  const auto digits = [&](uint64_t rest, size_t place, char first) {
     std::vector<Grammar::Node> choices;
     for (char digit = first; digit <= '9'; ++digit) {
-      const uint64_t next = (rest * 10 + static_cast<uint64_t>(digit - '0')) % step;
+      const uint64_t next = (rest * 10 + static_cast<uint64_t>(digit - '0')) % step.whole;
       choices.push_back(
-          own.sequence({own.literal(std::string_view(&digit, 1)), own.call(after[next])}));
+          own.sequence({own.literal(std::string_view(&digit, 1)), own.call(after[place][next])}));
     }
     return choices;
   };
-  for (uint64_t rest = 0; rest < step; ++rest) {
-    std::vector<Grammar::Node> choices = digits(rest, '0');
-    if (rest == 0) choices.push_back(own.empty());
-    own.define(after[rest], own.choice(std::move(choices)));
+  for (size_t place = 0; place <= places; ++place) {
+    for (uint64_t rest = 0; rest < step.whole; ++rest) {
+      std::vector<Grammar::Node> choices;
+      if (place == 0) choices = digits(rest, 0, '0');
+      if (place < places) {
+        Grammar::Node more = own.choice(digits(rest, place + 1, '0'));
+        choices.push_back(place == 0 ? own.sequence({own.literal("."), more}) : more);
+      }
+      uint64_t whole = rest;  // of all places, should the others be zeros
+      for (size_t left = place; left < step.places; ++left) whole = whole * 10 % step.whole;
+      if (whole == 0) choices.push_back(own.empty());
+      own.define(after[place][rest], own.choice(std::move(choices)));
+    }
+  }
+  std::vector<Grammar::Node> magnitudes = digits(0, 0, '1');
+  if (places > 0) {
+    magnitudes.push_back(own.sequence({own.literal("0."), own.choice(digits(0, 1, '0'))}));
   }
   const Grammar::Node number =
-      own.sequence({own.optional(own.literal("-")), own.choice(digits(0, '1'))});
+      own.sequence({own.optional(own.literal("-")), own.choice(std::move(magnitudes))});
   Result<Program> every = compile_program(own, own.choice({own.literal("0"), number}));
   if (!every.ok()) return every.status();
   std::vector<Program> programs;
   programs.push_back(std::move(*every));
   if (min || max) {
     Grammar range;
-    Result<Program> inside = compile_program(range, decimal_range(&range, min, max, true));
+    Result<Program> inside =
+        compile_program(range, decimal_range(&range, min, max, integer || places == 0));
     if (!inside.ok()) return grammar_->nothing();
     programs.push_back(std::move(*inside));
   }

@@ -34,6 +34,12 @@ void explain_end(const Runner& runner, const GenerateOptions& options) {
   } else if (runner.stats().stop_reason == StopReason::kInterrupted) {
     std::fprintf(stderr, "runner: interrupted\n");
   }
+  if (runner.stats().reasons) {
+    std::fprintf(
+        stderr,
+        "runner: the answer ends within the model's reasoning, which is not shown: a larger "
+        "-n lets it go on, --special-text shows it\n");
+  }
   if (!runner.stats().incomplete) return;
   if (runner.stats().stop_reason == StopReason::kLength) {
     std::fprintf(stderr,

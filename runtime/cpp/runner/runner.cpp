@@ -322,6 +322,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
   if (*logits == nullptr) {
     stats_.stop_reason = StopReason::kInterrupted;
     stats_.incomplete = options.constraint != nullptr;
+    stats_.reasons = false;
     return {};
   }
 
