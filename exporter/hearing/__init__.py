@@ -1,0 +1,1 @@
+"""Models that hear: from a checkpoint of speech to text to a `.pte`."""
