@@ -48,9 +48,16 @@ def _parts(message: Mapping[str, Any]) -> Iterator[str]:
     if message["role"] == "tool":
         yield from _words(message["content"])
         return
-    yield message["content"].rpartition("</think>")[2].strip()
+    content = message["content"]
+    yield (content if _spells_reasoning(message) else content.rpartition("</think>")[2]).strip()
     for call in message.get("tool_calls", ()):
         yield from _words(call["function"]["arguments"])
+
+
+def _spells_reasoning(message: Mapping[str, Any]) -> bool:
+    """Whether the content speaks of reasoning's marks: reasoning itself is where it begins."""
+    before, begins, rest = message["content"].partition("<think>")
+    return bool(before.strip() and begins) and "</think>" not in before and "</think>" in rest
 
 
 def _words(value: object) -> Iterator[str]:
@@ -72,6 +79,14 @@ def _complete(tool: Mapping[str, Any]) -> dict[str, Any]:
 def _developer_as_system(messages: Messages) -> Messages:
     return [
         {**message, "role": "system"} if message["role"] == "developer" else message
+        for message in messages
+    ]
+
+
+def _without_reasoning(messages: Messages) -> Messages:
+    """Says that there is none, for templates that look for its marks in the content."""
+    return [
+        {"reasoning_content": "", **message} if _spells_reasoning(message) else message
         for message in messages
     ]
 
@@ -269,6 +284,7 @@ def _calls_without_content(messages: Messages) -> Messages:
 
 
 _MENDS: tuple[Callable[[Messages], Messages], ...] = (
+    _without_reasoning,
     _developer_as_system,
     _short_ids,
     _named_results,

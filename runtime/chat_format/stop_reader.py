@@ -16,6 +16,7 @@ class StopReader:
     Attributes:
         stopped: whether one is complete; what follows is not passed on.
         found: that text.
+        held: the content's end, which may be the beginning of one; once it is complete, with it.
     """
 
     def __init__(self, reader: Reader, texts: Sequence[str]) -> None:
@@ -23,7 +24,7 @@ class StopReader:
         self.found: str | None = None
         self._reader = reader
         self._texts = texts
-        self._held = ""  # the content's end, which may be the beginning of one
+        self.held = ""
 
     def push(self, piece: str) -> list[Event]:
         return [] if self.stopped else self._cut(self._reader.push(piece))
@@ -51,7 +52,7 @@ class StopReader:
         return kept
 
     def _text(self, text: str) -> list[Event]:
-        held = self._held + text
+        held = self.held + text
         ends = [(at + len(t), -len(t), t) for t in self._texts if (at := held.find(t)) >= 0]
         if ends:
             end, length, self.found = min(ends)
@@ -59,9 +60,9 @@ class StopReader:
             decided = end + length
         else:
             decided = len(held) - beginning_at_end(held, self._texts)
-        self._held = held[decided:]
+        self.held = held[decided:]
         return [Text(held[:decided])] if decided else []
 
     def _release(self) -> list[Event]:
-        text, self._held = self._held, ""
+        text, self.held = self.held, ""
         return [Text(text)] if text else []

@@ -10,6 +10,7 @@ from runtime.chat_format.stop_reader import StopReader
 from runtime.chat_format.template import ChatTemplate
 from runtime.server.errors import HttpError
 from runtime.server.interface import OPENAI
+from runtime.server.kept_tokens import KeptTokens
 from runtime.server.model import Answer
 from runtime.server.replies import ChatChoice, Reply, chat_logprobs, guessed, usage
 from runtime.server.requests import ChatRequest, NamedTool
@@ -87,6 +88,10 @@ class ChatAnswers:
         self._prompts = prompts
         self._readers = readers
         self._choices = [ChatChoice(index) for index in range(len(readers))]
+        self._tokens = [
+            KeptTokens(reader) if request.logprobs and isinstance(reader, StopReader) else None
+            for reader in readers
+        ]
         self._reply = reply
 
     async def whole(
@@ -129,13 +134,17 @@ class ChatAnswers:
         return OPENAI.left_out(answer.stats, self._prompts)
 
     def _read(self, index: int, more: Any) -> list[Event]:
+        choice, reader, tokens = self._choices[index], self._readers[index], self._tokens[index]
         if more is None:
-            reader = self._readers[index]
             events = reader.finish()
-            self._choices[index].stopped = isinstance(reader, StopReader) and reader.stopped
+            choice.stopped = isinstance(reader, StopReader) and reader.stopped
+            choice.logprobs += chat_logprobs(tokens.finish() if tokens else [])
             return events
-        self._choices[index].logprobs += chat_logprobs(more.logprobs)
-        return [event for piece in more.pieces for event in self._readers[index].push(piece)]
+        push = tokens.push if tokens else reader.push
+        events = [event for piece in more.pieces for event in push(piece)]
+        entries = tokens.take(more.logprobs) if tokens else more.logprobs
+        choice.logprobs += chat_logprobs(entries)
+        return events
 
     def _chunk(
         self, index: int, delta: dict[str, Any], reason: str | None = None

@@ -350,7 +350,7 @@ REFUSALS: list[tuple[object, str]] = [
      "supported: the regular expression '(?<=a)b' is refused at offset 0: a lookbehind is not "
      "supported"),
     ({"type": "string", "pattern": "a.{20}$", "maxLength": 99}, "the JSON schema at # joins "
-     "pattern, format, not or lengths of a string, which takes more than 20000 states: write them "
+     "pattern, format, not or lengths of a string, which takes more than 60000 states: write them "
      "as one pattern"),
     ({"pattern": ["a"]}, "the JSON schema at # has a pattern that is not a string"),
     ({"type": "string", "anyOf": [{"pattern": 3}]},

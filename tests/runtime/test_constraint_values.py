@@ -98,6 +98,8 @@ def test_lengths_beside_a_pattern(cpp_build: Path) -> None:
         ] == [(word, word in begun, word in inside) for word in tried], schema
 
 
+LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"  # of zod's names of hosts
+
 # What frameworks write, with a text of its values and one that is none.
 FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
     ({"type": "string", "nullable": True}, "null", "1"),
@@ -177,6 +179,11 @@ FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
         {"type": "string", "pattern": r"^(?=.*\d)(?=.*[A-Z]).{3,}$", "maxLength": 4},
         '"aB1"',
         '"ab1"',
+    ),
+    (
+        {"type": "string", "pattern": rf"^(?=.{{1,253}}\.?$){LABEL}(?:\.{LABEL})*\.?$"},
+        f'"{"ab." * 84}a"',
+        f'"{"ab." * 84}ab"',
     ),
     ({"type": "string", "pattern": r"\bcat\b"}, '"a cat."', '"cats"'),
     ({"type": "string", "format": "uri", "maxLength": 2083, "minLength": 1}, '"x:"', '"x"'),

@@ -201,6 +201,27 @@ def test_a_developer_that_a_template_does_not_write(roles: str) -> None:
     assert "".join(piece for piece, _ in pieces) == "systems1useru1"
 
 
+@pytest.mark.parametrize(
+    ("content", "kept"),
+    [
+        ("Use <think>here</think> and </think>.", "Use <think>here</think> and </think>."),
+        (" <think>Hm</think>\nFour", "Four"),
+        ("Hm</think>Four", "Four"),
+        ("Use <think>.", "Use <think>."),
+    ],
+)
+def test_marks_of_reasoning_in_an_answer(content: str, kept: str) -> None:
+    """Templates cut off reasoning where an answer begins with it; not what speaks of its marks."""
+    source = """
+{%- for m in messages %}
+{%- set text = m.content if m.reasoning_content is string else m.content.split('</think>')[-1] %}
+{{- '<' + m.role + '>' + text | trim }}
+{%- endfor %}"""
+    messages = [user("2 + 2?"), said(content), user("And?")]
+    pieces = prepare(ChatTemplate(source, "", "", ()), messages).pieces
+    assert "".join(text for text, _ in pieces) == f"<user>2 + 2?<assistant>{kept}<user>And?"
+
+
 def test_a_history_that_a_template_takes_is_not_changed() -> None:
     messages, _ = HISTORIES["users"]
     pieces = prepare(ChatTemplate(TEMPLATES["hermes"], "", "", ()), messages).pieces

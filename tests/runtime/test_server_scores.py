@@ -1,4 +1,4 @@
-"""The log-probabilities of prompts: those of the model as the server runs it."""
+"""Log-probabilities: of prompts, as the server runs the model, and of answers that end early."""
 
 from pathlib import Path
 
@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from runtime import Runner, TokenLogprob
+from runtime.chat_format.reader import MarkedReader
+from runtime.chat_format.special_tokens import SpecialTokens
+from runtime.chat_format.stop_reader import StopReader
+from runtime.server.kept_tokens import KeptTokens
 from runtime.server.model_process import ModelOptions
 from runtime.server.replies import Offsets, completion_logprobs
 from runtime.server.scores import Scorer
@@ -59,3 +63,24 @@ def test_parts_of_a_character_keep_their_entries() -> None:
     assert found["top_logprobs"] == [
         {"bytes:\\xc3": 0.0, "bytes:\\xe2\\x82": -1.0, "bytes:\\xf0": -2.0, "x": -3.0}
     ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_tokens_of_a_stop_text_are_left_out(size: int) -> None:
+    """Those are kept that begin before it, wherever it is in a token, and no others meanwhile."""
+    content = "One, two.\n\nThr\u00e9e, two."
+    answer = "<think>\nOne, two\n</think>\n\n" + content
+    pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
+    begins = range(0, len(answer), size)
+    for at, length in [(at, n) for n in (1, 3, 6) for at in range(len(content))]:
+        stop = content[at : at + length]
+        end = answer.index(content) + content.index(stop)
+        special = SpecialTokens((), "")
+        marked = MarkedReader(special, None, (), ("<think>", "</think>"), False, False)
+        tokens = KeptTokens(StopReader(marked, [stop]))
+        kept: list[int] = []
+        for n, piece in enumerate(pieces):
+            tokens.push(piece)
+            kept += [one.token for one in tokens.take([TokenLogprob(n, piece.encode(), -1.0, [])])]
+        kept += [entry.token for entry in tokens.finish()]
+        assert kept == [n for n, begin in enumerate(begins) if begin < end], (stop, size)

@@ -10,7 +10,7 @@
 namespace thimble {
 
 /// The texts that all of some programs match, as a finite automaton. Fails, with what follows a
-/// subject, if that takes more than 20,000 states, or if the programs nest without end.
+/// subject, if that takes more than 60,000 states, or if the programs nest without end.
 Result<Grammar::Node> intersection(std::vector<Program> programs, Grammar* grammar);
 
 /// The texts that all parts match which are not excluded, and no excluded one: see intersect().

@@ -12,7 +12,7 @@
 namespace thimble {
 namespace {
 
-constexpr size_t kMostStates = 20'000;
+constexpr size_t kMostStates = 60'000;
 
 /// Bytes that no recognizer tells apart have the same symbol; their number.
 uint32_t join_symbols(const std::vector<Recognizer>& recognizers,

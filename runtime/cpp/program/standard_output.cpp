@@ -35,10 +35,11 @@ void explain_end(const Runner& runner, const GenerateOptions& options) {
     std::fprintf(stderr, "runner: interrupted\n");
   }
   if (runner.stats().reasons) {
-    std::fprintf(
-        stderr,
-        "runner: the answer ends within the model's reasoning, which is not shown: a larger "
-        "-n lets it go on, --special-text shows it\n");
+    const bool is_cut = runner.stats().stop_reason == StopReason::kLength;
+    std::fprintf(stderr,
+                 "runner: the answer ends within the model's reasoning, which --special-text "
+                 "shows%s\n",
+                 is_cut ? "; a larger -n lets it go on" : "");
   }
   if (!runner.stats().incomplete) return;
   if (runner.stats().stop_reason == StopReason::kLength) {
