@@ -79,9 +79,11 @@ def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedMo
         if not is_alone:
             raise RunnerError(str(error).removesuffix(".")) from None
     embeds = report.get("model", {}).get("task") == "embedding"
-    size = options.path.stat().st_size
-    memory = size + _PROCESS + (0 if embeds else options.sequences * cache_bytes(report, options))
-    return ServedModel(name, replace(options, embeds=embeds), report, template, size, memory)
+    file = options.path.stat()
+    caches = 0 if embeds else options.sequences * cache_bytes(report, options)
+    memory = file.st_size + _PROCESS + caches
+    options = replace(options, embeds=embeds)
+    return ServedModel(name, options, report, template, file.st_size, file.st_mtime, memory)
 
 
 def cache_bytes(report: Mapping[str, Any], options: "ModelOptions") -> int:

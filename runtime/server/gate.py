@@ -234,7 +234,7 @@ def _model_object(served: ServedModel) -> dict[str, Any]:
     return {
         "id": served.name,
         "object": "model",
-        "created": 0,
+        "created": int(served.file_time),
         "owned_by": "thimble",
         "capabilities": served.capabilities,  # not OpenAI's
     }

@@ -16,6 +16,7 @@ class ServedModel:
         report: what the file's report says of the model, its quantization and its context.
         template: the source of its chat template; None: it has none.
         file_size: bytes.
+        file_time: seconds since 1970, when the file was changed last.
         memory: bytes that it needs once it is loaded, estimated.
     """
 
@@ -24,6 +25,7 @@ class ServedModel:
     report: Mapping[str, Any]
     template: str | None
     file_size: int
+    file_time: float
     memory: int
 
     @property

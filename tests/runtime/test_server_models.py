@@ -67,17 +67,19 @@ def unload(server: Server, *names: str) -> None:
     wait_for(lambda: len(server.model_processes()) == len(loaded(server)))
 
 
-def test_models_are_known_before_they_are_loaded(server: Server) -> None:
+def test_models_are_known_before_they_are_loaded(server: Server, pte: Path) -> None:
     unload(server, "one", "two", "rows")
     loads = server.metric("thimble_model_loads_total")
     assert [model.id for model in server.client().models.list()] == ["one", "two", "rows"]
-    assert server.client().models.retrieve("two").id == "two"
+    changed = server.client().models.retrieve("two").created
+    assert changed == int(pte.stat().st_mtime)
     llama = ollama.Client(server.address)
     assert [model.model for model in llama.list().models] == [
         "one:latest",
         "two:latest",
         "rows:latest",
     ]
+    assert {int(model.modified_at.timestamp()) for model in llama.list().models[:2]} == {changed}
     assert llama.show("one").capabilities == ["completion", "tools"]
     assert llama.show("rows").capabilities == ["embedding"]
     props = httpx.get(server.address + "/props?model=two").json()

@@ -130,16 +130,7 @@ THIMBLE_API const char* thimble_answer_numbers(void);
 
 /// Sets a number by its name. Returns 0 on success; on failure, for example because it is out of
 /// range, nothing changes. The numbers of thimble_options may be set too: what is set here counts.
-/// Before temperature, and in this order, logits are changed by the biases, by
-///   repetition_penalty   0.01 to 100; logits of the tokens of prompt and answer are divided by it
-///                        where they are above 0, multiplied where they are below; 1: none
-///   presence_penalty     -2 to 2; is taken from the logits of the tokens that the answer has
-///   frequency_penalty    -2 to 2; is taken from them as often as the answer has the token
-/// and
-///   special_text         1: special tokens are passed on as their text, except the one that ends
-///                        the answer; 0: they are left out
-///   logprobs             the `top` of thimble_settings_tokens()
-/// Others, such as llama.cpp's DRY, are in thimble_answer_numbers() and runtime/README.md.
+/// runtime/README.md tells what each does; logprobs is the `top` of thimble_settings_tokens().
 THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
                                         char* error, size_t error_size);
 
@@ -170,10 +161,8 @@ THIMBLE_API int thimble_settings_bias(thimble_settings* settings, int32_t token,
 THIMBLE_API int thimble_settings_stop(thimble_settings* settings, const char* text,
                                       size_t text_size, char* error, size_t error_size);
 
-/// Sets a text of `text_size` bytes that the answer may repeat, such as a file that it changes: an
-/// engine verifies guesses from it, as from the text before. The same answer, sooner where guesses
-/// are right; the statistics' drafted_tokens and accepted_tokens count them. Without an engine it
-/// has no effect. Returns 0 on success.
+/// Sets a text that the answer may repeat, such as a file that it changes: an engine, and nothing
+/// else, verifies guesses from it, as those of the draft "ngram". Returns 0 on success.
 THIMBLE_API int thimble_settings_prediction(thimble_settings* settings, const char* text,
                                             size_t text_size, char* error, size_t error_size);
 
@@ -219,9 +208,8 @@ THIMBLE_API int thimble_chat_say(thimble_runner* runner, const char* message, si
                                  void* context, int64_t* dropped_turns, char* error,
                                  size_t error_size);
 
-/// Adds a turn that was had before to the chat, such as one that a program kept: a message of
-/// `message_size` bytes and its answer of `answer_size`. Nothing is computed before the next
-/// message. Returns 0 on success.
+/// Adds a turn that was had before to the chat, such as one that a program kept: a message and its
+/// answer. Nothing is computed before the next message. Returns 0 on success.
 THIMBLE_API int thimble_chat_add(thimble_runner* runner, const char* message, size_t message_size,
                                  const char* answer, size_t answer_size, char* error,
                                  size_t error_size);
@@ -264,8 +252,7 @@ typedef struct {
   int32_t literal; /* not 0: may contain special tokens; 0: they are plain text in it */
 } thimble_piece;
 
-/// Encodes `count` pieces that are read as one text, without BOS. Writes at most `capacity` tokens;
-/// returns the number of all tokens, or -1 on failure.
+/// As thimble_encode(), of `count` pieces that are read as one text; -1 on failure.
 THIMBLE_API int64_t thimble_encode_pieces(const thimble_runner* runner, const thimble_piece* pieces,
                                           int64_t count, int32_t* tokens, int64_t capacity,
                                           char* error, size_t error_size);
@@ -400,8 +387,7 @@ THIMBLE_API int64_t thimble_engine_step(thimble_engine* engine);
 /// Ends every request, as interrupted, and frees the engine; null is allowed.
 THIMBLE_API void thimble_engine_free(thimble_engine* engine);
 
-/// Encodes a prompt as thimble_generate() does: with BOS if the tokenizer adds one. Writes at most
-/// `capacity` tokens; returns the number of all, or -1 on failure.
+/// As thimble_encode(), with BOS if the tokenizer adds one, as thimble_generate(); -1 on failure.
 THIMBLE_API int64_t thimble_encode_prompt(const thimble_runner* runner, const char* prompt,
                                           size_t prompt_size, int32_t* tokens, int64_t capacity,
                                           char* error, size_t error_size);

@@ -19,7 +19,7 @@ def listed(served: ServedModel) -> _Json:
     return {
         "name": name,
         "model": name,
-        "modified_at": "1970-01-01T00:00:00Z",
+        "modified_at": _written(datetime.fromtimestamp(served.file_time, UTC)),
         "size": served.file_size,
         "digest": digest,
         "details": _details(served),
@@ -41,7 +41,10 @@ def _expires(place: Place) -> str:
     if place.keep is None or not math.isfinite(place.keep):
         return "9999-12-31T23:59:59Z"
     seconds = place.keep if place.expires_in is None else place.expires_in
-    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    return _written(datetime.now(UTC) + timedelta(seconds=seconds))
+
+
+def _written(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
 
 

@@ -11,9 +11,12 @@ export function prepare(log, chats) {
     : "This model has no chat template: it continues what you write.";
   if (observed.has(log)) return;
   observed.add(log);
-  let atEnd = true;
-  log.addEventListener("scroll", () => void (atEnd = isAtEnd(log)));
+  let atEnd = true, height = log.clientHeight;
+  log.addEventListener("scroll", () => {
+    if (log.clientHeight === height) atEnd = isAtEnd(log); // else it is told of its size later
+  });
   new ResizeObserver(() => {
+    height = log.clientHeight;
     if (atEnd) log.scrollTop = log.scrollHeight;
   }).observe(log);
 }
