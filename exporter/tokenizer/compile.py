@@ -95,16 +95,15 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
         return spec
     model_directory = model_directory or source.directory
     special = read_special_tokens(source.directory, model_directory)
-    names_class = special.names_class or not special.config
-    if source.kind is TokenizerKind.SENTENCEPIECE and names_class and not special.kind:
+    if source.kind is TokenizerKind.SENTENCEPIECE and special.names_class and not special.kind:
         special = special.with_defaults(named_pieces(source.path))
     spec = _read(source, special)
     apply_configs(spec, special, model_directory, source.kind)
     spec.named = {name: special.text(name) or "" for name in special.named}
     if not special.config and source.kind is TokenizerKind.TIKTOKEN:
         spec.named = {**_by_ids(spec), **spec.named}
-    elif special.config and source.kind is TokenizerKind.SENTENCEPIECE:
-        by_ids = _by_ids(spec)
+    elif source.kind is TokenizerKind.SENTENCEPIECE and not special.kind:
+        by_ids = _by_ids(spec) if special.config else named_pieces(source.path)
         spec.named = {**{n: by_ids[n] for n in by_ids if n not in special.given}, **spec.named}
     return spec
 
