@@ -12,6 +12,12 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=always,
     supports=frozenset(
-        {Feature.WINDOWS, Feature.SHARED_CACHES, Feature.EXPERTS, Feature.OTHER_STEPS}
+        {
+            Feature.WINDOWS,
+            Feature.SHARED_CACHES,
+            Feature.EXPERTS,
+            Feature.CONVOLUTIONS,
+            Feature.OTHER_STEPS,
+        }
     ),
 )

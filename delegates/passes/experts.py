@@ -19,8 +19,14 @@ EXPERTS = "thimble.experts.default"
 def expand_experts(program: ExportedProgram) -> int:
     """Replaces every mixture in place, by linears as the model's others are, and what routes rows;
     returns how many there were."""
+    return expand(program, EXPERTS)
+
+
+def expand(program: ExportedProgram, operator: str) -> int:
+    """Replaces every node of an operator of ours in place by the operator's decomposition; returns
+    how many there were."""
     graph = program.graph
-    nodes = [node for node in graph.nodes if str(node.target) == EXPERTS]
+    nodes = [node for node in graph.nodes if str(node.target) == operator]
     for node in nodes:
         with graph.inserting_before(node):
             node.replace_all_uses_with(_inlined(node))

@@ -15,6 +15,7 @@ from delegates.limits_of.xnnpack import LIMITS
 from delegates.methods import FORWARD, current_method, join, lowering, only_program
 from delegates.needs import needs_of_program
 from delegates.passes.attention import refuse_caps_and_sinks
+from delegates.passes.convolutions import expand_convolutions
 from delegates.passes.experts import expand_experts
 from delegates.passes.graph import complete_values
 from delegates.passes.in_place import passes_in_place
@@ -105,6 +106,7 @@ def take(
     rewrite_attention(program)
     rewrite_embeddings(program)
     expand_experts(program)
+    expand_convolutions(program)
     expand_linears(program)
     rewrite_gelu(program)
     if with_etrecord:

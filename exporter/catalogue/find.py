@@ -49,6 +49,12 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
             for name, count in checkpoint.left_out.items()
         )
         listener.note(f"Exporting the language model of {checkpoint.name} alone, without {parts}.")
+    if checkpoint.rounded_activations:
+        listener.note(
+            f"{checkpoint.name} is quantized to round activations as well "
+            f"({checkpoint.rounded_activations}): its weights are read, and activations are not "
+            "rounded so."
+        )
     apart = read_adapters(checkpoint, options.adapters)
     if options.adapter is None and not options.adapters:
         refuse_adapter_beside(checkpoint)

@@ -22,6 +22,11 @@ EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _NAMES_SHOWN = 5
+# Ends of the names of what stands for quantized weights in the layouts of several libraries.
+_PARTS = (
+    *(".qweight", ".W_q", "._data", ":_data", ".SCB", ".absmax", ".scales", ".weight_scales"),
+    *(".weight_scale", ".weight_scale_inv", ".scale_weight", ".weight_packed"),
+)
 
 
 @dataclass
@@ -34,6 +39,8 @@ class Checkpoint(Generic[Spec]):
         name: what to call the model: the hub id, or the directory's or file's name.
         weights: the stored tensors.
         family: maps the stored tensors to the model's parameters.
+        rounded_activations: the field of its config that says how activations are rounded beside
+            quantized weights; "" if there is none.
         left_out: the parts of the checkpoint that are not read, such as a vision tower, and the
             number of tensors of each.
         adapters: kept apart from the weights.
@@ -46,6 +53,7 @@ class Checkpoint(Generic[Spec]):
     family: Family[Spec]
     left_out: Mapping[str, int] = field(default_factory=dict)
     adapters: tuple[LowRankAdapter, ...] = ()
+    rounded_activations: str = ""
     _shared: "weakref.ref[nn.Parameter] | None" = field(default=None, init=False, repr=False)
 
     def tensor(self, name: str) -> Tensor:
@@ -158,6 +166,13 @@ class Checkpoint(Generic[Spec]):
             advice = "Take config and weights from the same model."
             if not (missing or mis_shaped or extra):
                 advice = "Save the weights in float32 or bfloat16."
+            part = next((name for name in shapes if name.endswith(_PARTS)), None)
+            if part is not None:
+                advice = (
+                    f"{part} belongs to quantized weights, and no quantization_config in "
+                    "config.json says how to read it: add the one of these weights, or use the "
+                    "original float checkpoint."
+                )
             raise ExportError(
                 f"The weights of {self.name} do not fit its config ({self.config.model_type}, "
                 f"{self.config.num_hidden_layers} layers): {'; '.join(sentences)}. {advice}"

@@ -1,8 +1,10 @@
 """Detects what kind of checkpoint a name refers to, and opens it."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from exporter.catalogue import weight_files
 from exporter.catalogue.names import check_checkpoint, is_hub_file
@@ -19,7 +21,7 @@ from exporter.checkpoint import (
 )
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.checkpoint.packed import UnpackedWeights
-from exporter.checkpoint.packed_config import read_packing
+from exporter.checkpoint.packed_config import read_packing, rounded_activations
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 from exporter.json_object import read_object
@@ -77,14 +79,25 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
         )
     if opened.part.is_nested and HEAD not in opened.shapes():
         config = replace(config, tie_word_embeddings=True)
-    floats = _unpacked(opened, directory)
-    return Checkpoint(config, directory, name, floats, family, opened.part.left_out)
+    fields = language_fields(read_object(directory / "config.json"))
+    return Checkpoint(
+        config,
+        directory,
+        name,
+        _unpacked(opened, directory, fields),
+        family,
+        opened.part.left_out,
+        rounded_activations=rounded_activations(fields.get("quantization_config") or {}),
+    )
 
 
-def _unpacked(stored: Weights, directory: Path) -> Weights:
-    """Returns the weights with packed ones as floats, by the `quantization_config`."""
+def _unpacked(stored: Weights, directory: Path, fields: Mapping[str, Any]) -> Weights:
+    """Returns the weights with packed ones as floats, by the `quantization_config`.
+
+    Args:
+        fields: the language model's, of config.json.
+    """
     path = directory / "config.json"
-    fields = language_fields(read_object(path))
     config = fields.get("quantization_config") or {}
     if mxfp4.is_mxfp4(config):
         return mxfp4.Mxfp4Weights(stored, directory)

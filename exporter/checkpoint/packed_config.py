@@ -41,6 +41,16 @@ def read_packing(path: Path, fields: Mapping[str, Any]) -> PackingOf | None:
         ) from None
 
 
+def rounded_activations(config: Mapping[str, Any]) -> str:
+    """Returns the field of a `quantization_config` that rounds activations; "": there is none."""
+    if config.get("quant_method") != "compressed-tensors":
+        return "activation_scheme" if config.get("activation_scheme") else ""
+    groups = config.get("config_groups")
+    listed = groups.values() if isinstance(groups, dict) else []
+    rounds = any(isinstance(one, dict) and one.get("input_activations") for one in listed)
+    return "input_activations" if rounds else ""
+
+
 def _gptq(config: Mapping[str, Any]) -> PackingOf:
     """Rules of `dynamic` differ for modules whose names match: the first one counts, and one that
     begins with "-:" says that they are floats."""

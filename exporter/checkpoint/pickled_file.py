@@ -65,6 +65,12 @@ def _load(path: Path) -> dict[str, Tensor]:
         raise ExportError(
             f"{path} is not a checkpoint of a model: it does not hold a table of tensors."
         )
+    others = {type(value).__name__ for value in values} - {Tensor.__name__, "Parameter"}
+    if others:  # such as those of torchao, which load where it is imported
+        raise ExportError(
+            f"{path} holds tensors of the type {min(others)}, which are not read: save the weights "
+            "as floats."
+        )
     return tensors
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from exporter.plan.cache_type import as_cached
+from exporter.plan.kv_caches import states
 from exporter.plan.plan import Plan
 from exporter.plan.rotary_notes import rotary_notes
 from quant.report import QuantReport
@@ -28,6 +29,8 @@ def constant_methods(plan: Plan) -> dict[str, object]:
     methods |= {f"get_sampling_{name}": value for name, value in plan.sampling.items()}
     if text.bos_id is not None:
         methods["get_bos_id"] = text.bos_id
+    if states(plan.spec) and plan.options.delegate != "cpu":  # which takes its states back
+        methods["get_keeps_states"] = 1
     if text.eos_ids:
         methods["get_eos_ids"] = list(text.eos_ids)
     return methods

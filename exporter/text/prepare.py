@@ -84,6 +84,11 @@ def prepare_text(
     compiled = compile_tokenizer(path, checkpoint.directory, config.vocab_size)
     for note in compiled.notes:
         listener.note(note)
+    if compiled.ends_texts:
+        listener.note(
+            f"The tokenizer of {checkpoint.name} puts a token behind every text (its "
+            "post_processor): prompts go without, so that the model continues them."
+        )
     if compiled.vocab_size > config.vocab_size:
         raise ExportError(
             f"The tokenizer has {compiled.vocab_size} tokens but {checkpoint.name} has a "

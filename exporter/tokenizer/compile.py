@@ -17,7 +17,7 @@ from exporter.tokenizer.sentencepiece_model import (
 )
 from exporter.tokenizer.source import TokenizerKind, TokenizerSource, find_tokenizer
 from exporter.tokenizer.special_ids import apply_configs
-from exporter.tokenizer.special_tokens import SpecialTokens, read_special_tokens
+from exporter.tokenizer.special_tokens import CONFIG, SpecialTokens, read_special_tokens
 from exporter.tokenizer.specification import TokenizerSpec
 from exporter.tokenizer.tiktoken_ranks import read_tiktoken
 from exporter.tokenizer.tokenizer_class import QWEN2
@@ -34,6 +34,7 @@ class CompiledTokenizer:
         vocab_size: one more than the largest token id.
         tokens: the texts of the tokens that have a name, as chat templates write it: `bos_token`
             and others.
+        ends_texts: whether the model's own tokenizer puts a token behind every text.
         notes: what was left out, and where the files contradict each other.
     """
 
@@ -42,6 +43,7 @@ class CompiledTokenizer:
     eos_ids: list[int]
     vocab_size: int
     tokens: dict[str, str]
+    ends_texts: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -82,6 +84,7 @@ def compile_tokenizer(
         eos_ids=spec.eos_ids,
         vocab_size=len(spec.decoder.texts),
         tokens=spec.named,
+        ends_texts=spec.ends_texts,
         notes=tuple(spec.notes),
     )
 
@@ -95,16 +98,20 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
         return spec
     model_directory = model_directory or source.directory
     special = read_special_tokens(source.directory, model_directory)
-    names_class = special.names_class or not special.config
-    if source.kind is TokenizerKind.SENTENCEPIECE and names_class and not special.kind:
+    if source.kind is TokenizerKind.SENTENCEPIECE and special.names_class and not special.kind:
         special = special.with_defaults(named_pieces(source.path))
     spec = _read(source, special)
     apply_configs(spec, special, model_directory, source.kind)
+    if special.config.get("split_special_tokens") is True:
+        spec.notes.append(
+            f"{CONFIG} has split_special_tokens true; special tokens in prompts and templates are "
+            "found all the same."
+        )
     spec.named = {name: special.text(name) or "" for name in special.named}
     if not special.config and source.kind is TokenizerKind.TIKTOKEN:
         spec.named = {**_by_ids(spec), **spec.named}
-    elif special.config and source.kind is TokenizerKind.SENTENCEPIECE:
-        by_ids = _by_ids(spec)
+    elif source.kind is TokenizerKind.SENTENCEPIECE and not special.kind:
+        by_ids = _by_ids(spec) if special.config else named_pieces(source.path)
         spec.named = {**{n: by_ids[n] for n in by_ids if n not in special.given}, **spec.named}
     return spec
 

@@ -29,21 +29,16 @@ from exporter.tokenizer.split_patterns import (
 
 _PROTOS: Any = sentencepiece_model_pb2  # protobuf builds its classes at run time
 _ENDS = ("eos", "eot", "eom")
-# Tokens that end a turn, by their text: many files name only the one that ends a document.
-_END_TEXTS = (
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|end_of_text|>",
-    "<|endoftext|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<|tool_response>",
-    "<|return|>",
-    "<|call|>",
-)
 _BAR, _BLANK = "\uff5c", "\u2581"
+# Tokens that end a text, by their own: many files name only the one that ends a document.
+_END_TEXTS = (
+    *("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>"),
+    *("<end_of_turn>", "<turn|>", "<|tool_response>", "<|return|>", "<|call|>", "<|calls|>"),
+    *("</s>", "<eos>", "<|eot|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|flush|>", "[e~["),
+    *("<end_of_utterance>", f"<{_BAR}end{_BLANK}of{_BLANK}sentence{_BAR}>"),
+    *("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]", "<|file_sep|>"),
+    *("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
+)
 _MIDDLES = (  # of filling in the middle
     *("prefix", "suffix", "middle", "pad", "repo", "sep"),
     *("begin", "hole", "end"),
@@ -51,15 +46,13 @@ _MIDDLES = (  # of filling in the middle
 # What llama.cpp takes for control tokens, whatever type the file gives them.
 _CONTROL_TEXTS = {
     *_END_TEXTS,
-    *("</s>", "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|flush|>", "<|calls|>", "[e~["),
-    *("<end_of_utterance>", f"<{_BAR}end{_BLANK}of{_BLANK}sentence{_BAR}>"),
     *(f"<|fim_{part}|>" for part in _MIDDLES),
     *(f"<fim{sign}{part}>" for sign in "-_" for part in _MIDDLES),
     *(f"<{_BAR}fim{_BLANK}{part}{_BAR}>" for part in _MIDDLES),
     *(f"{blank}<{part}>" for blank in ("", _BLANK) for part in ("PRE", "SUF", "MID")),
     *(f"<|{code}{part}|>" for code in ("", "code_") for part in ("prefix", "suffix", "middle")),
-    *("<PAD>", "[PAD]", "<|repo_name|>", "<REPO>", "<reponame>", "<|file_sep|>"),
 }
+_IDS = {"bos": 1, "eos": 2}  # of SentencePiece, where the file names none
 _ENDS_NO_TEXT = ("<|tool_response>", "<|plamo:eos|>")  # where one is, </s> is an ordinary token
 _TAKE_BLANKS = ("phi-3", "phi3")  # models, by name, whose tokens take the blanks behind them along
 _KEEP_BLANKS = ("<unk>", "<s>", "<|endoftext|>")  # all but these
@@ -228,7 +221,7 @@ class _Stored:
         tokens, types = fields.get("tokens"), fields.get("token_type")
         if not _is_list(tokens, str) or not tokens:
             raise _damaged(path, "tokens is not a list of strings")
-        types = [_Type.NORMAL] * len(tokens) if types is None else types
+        types = [int(_Type.NORMAL)] * len(tokens) if types is None else types
         if not _is_list(types, int) or len(types) != len(tokens):
             raise _damaged(path, "token_type does not give a type for each token")
         types = _with_control_tokens(tokens, types)
@@ -241,7 +234,7 @@ class _Stored:
 
     def id_of(self, name: str) -> int | None:
         """The id that a field names."""
-        token = self.fields.get(f"{name}_token_id")
+        token = self.fields.get(f"{name}_token_id", None if self.is_document else _IDS.get(name))
         if token is None or token == 2**32 - 1:  # some files mean by this that there is none
             return None
         if type(token) is not int or not 0 <= token < len(self.tokens):
@@ -259,7 +252,7 @@ class _Stored:
         named = [token for token in map(self.id_of, _ENDS) if token is not None]
         added = [*self._of_type(_Type.CONTROL), *self._of_type(_Type.USER_DEFINED)]
         texts = {self.tokens[id]: id for id in added}
-        known = [texts[text] for text in _END_TEXTS if text in texts]
+        known = [texts[text] for text in _ends_of(self.tokens) if text in texts]
         if _OF_CHANNELS in texts:
             known = [id for id in known if self.tokens[id] != _OF_A_CHANNEL]
         return list(dict.fromkeys(named + sorted(known)))
@@ -302,7 +295,7 @@ class _Stored:
 
     def sentencepiece_model(self) -> Any:
         """The SentencePiece model that the file was converted from."""
-        scores: Any = self.fields.get("scores")
+        scores: Any = self.fields.get("scores", [0.0] * len(self.tokens))
         if not _is_list(scores, float) or len(scores) != len(self.tokens):
             raise _damaged(self.path, "scores does not give a score for each token")
         unknown = self.id_of("unknown") or 0
@@ -325,18 +318,27 @@ class _Stored:
         trainer.pad_id = -1
         normalizer.name = "identity"
         normalizer.add_dummy_prefix = self.flag("add_space_prefix", True)
-        normalizer.remove_extra_whitespaces = self.flag("remove_extra_whitespaces", False)
+        normalizer.remove_extra_whitespaces = False  # whatever the file says, as in llama.cpp
         normalizer.escape_whitespaces = True
         return model
 
     def sentencepiece_spec(self) -> TokenizerSpec:
-        """Reads unused pieces as control tokens that no text contains; the reader has no others."""
+        """Reads unused pieces as control tokens that no text contains; the reader has no others.
+
+        User-defined ones are found as control tokens are: before a blank is put first.
+        """
         model = self.sentencepiece_model()
         unused = {id for id, piece in enumerate(model.pieces) if piece.type == _Type.UNUSED}
         for id in unused:
             model.pieces[id].type = _Type.CONTROL
         spec = read_model(model, self.path)
-        spec.added_tokens = [token for token in spec.added_tokens if token.id not in unused]
+        spec.added_tokens = [
+            token
+            if token.special
+            else replace(token, content=self.tokens[token.id], normalized=False)
+            for token in spec.added_tokens
+            if token.id not in unused
+        ]
         return spec
 
     def _of_type(self, type: _Type) -> list[int]:
@@ -367,10 +369,16 @@ def _of_bytes(split: _Split) -> dict[str, Any]:
     }
 
 
+def _ends_of(tokens: list[str]) -> list[str]:
+    """The texts of tokens that end a text, among such tokens."""
+    exempt = {"</s>"} if any(one in tokens for one in _ENDS_NO_TEXT) else set()
+    return [text for text in _END_TEXTS if text not in exempt]
+
+
 def _with_control_tokens(tokens: list[str], types: list[int]) -> list[int]:
     """The types as llama.cpp reads them: it knows some control tokens by their texts, and overrides
     any other type of theirs."""
-    known = _CONTROL_TEXTS - ({"</s>"} if any(one in tokens for one in _ENDS_NO_TEXT) else set())
+    known = (_CONTROL_TEXTS - set(_END_TEXTS)) | set(_ends_of(tokens))
     return [
         _Type.CONTROL if token in known else type for token, type in zip(tokens, types, strict=True)
     ]

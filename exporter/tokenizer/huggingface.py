@@ -54,7 +54,9 @@ def _read_document(document: Json) -> TokenizerSpec:
         pre_tokenizers=pre_tokenizers,
         added_tokens=added,
     )
-    bos_id = _first_of_template(_steps(library.post_processor, "processors"))
+    processors = _steps(library.post_processor, "processors")
+    spec.ends_texts = any(map(_puts_behind, processors))
+    bos_id = _first_of_template(processors)
     if bos_id is not None:
         if bos_id >= len(contents):
             raise LayoutError(
@@ -136,6 +138,13 @@ def _first_of_template(processors: list[Json]) -> int | None:
                 )
             return int(ids[0])
     return None
+
+
+def _puts_behind(step: Json) -> bool:
+    """Whether a step puts a token behind every text."""
+    if step["type"] == "TemplateProcessing":
+        return "SpecialToken" in step["single"][-1] and len(step["single"]) > 1
+    return step["type"] in ("BertProcessing", "RobertaProcessing")
 
 
 def _steps(component: Any, parts: str) -> list[Json]:

@@ -261,6 +261,7 @@ class TokenizerSpec:
         normalizers: steps on the text between added tokens; none of them splits.
         pre_tokenizers: steps on what lies between the added tokens found in normalized text.
         named: the texts of the tokens that have a name, such as `bos_token`.
+        ends_texts: whether the tokenizer puts a token behind every text, which prompts go without.
         notes: where the files contradict each other, and which of them counts.
     """
 
@@ -273,6 +274,7 @@ class TokenizerSpec:
     adds_bos: bool = False
     eos_ids: list[int] = field(default_factory=list)
     named: dict[str, str] = field(default_factory=dict)
+    ends_texts: bool = False
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -215,6 +215,17 @@ def test_a_type_that_is_not_read_is_named_with_those_that_are(
     )
 
 
+@pytest.mark.parametrize("suffix", ["qweight", "W_q", "weight._data"])
+def test_quantized_weights_whose_config_does_not_say_so(tmp_path: Path, suffix: str) -> None:
+    tensors = random_tensors()
+    name = f"{DOWN.removesuffix('.weight')}.{suffix}"
+    tensors[name] = tensors.pop(DOWN).to(torch.int8)
+    assert refusal(write(tmp_path, tensors)).endswith(
+        f"{name} belongs to quantized weights, and no quantization_config in config.json says how "
+        "to read it: add the one of these weights, or use the original float checkpoint."
+    )
+
+
 def test_many_tensors_are_counted(tmp_path: Path) -> None:
     tensors = {name: t for name, t in random_tensors().items() if ".layers.1." not in name}
     message = refusal(write(tmp_path, tensors))

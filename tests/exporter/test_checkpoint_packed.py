@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.exported import Quiet
 from support.packed_checkpoints import (
     AWQ,
     COMPRESSED,
@@ -24,8 +25,10 @@ from support.packed_checkpoints import (
     write,
 )
 
+from exporter.catalogue.find import find_checkpoint
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
+from exporter.options import ExportOptions
 from quant.weight_type import INT8, INT8_GROUPS, WeightType
 
 
@@ -150,6 +153,21 @@ def test_nf4(tmp_path: Path) -> None:
 
     config = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
     assert_read(tmp_path, write(tmp_path, config, pack))
+
+
+@pytest.mark.parametrize("activations", [{"num_bits": 8, "dynamic": True}, None])
+def test_rounded_activations_are_told(tmp_path: Path, activations: object) -> None:
+    group = {"weights": WEIGHTS, "input_activations": activations}
+
+    def pack(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
+        weight = symmetric(rounded(rows, columns, 4, 32, seed), 4)
+        return weight, compressed(weight, 4, True, True)
+
+    write(tmp_path, {**COMPRESSED, "config_groups": {"a": group}}, pack)
+    options = ExportOptions(model=str(tmp_path), out=tmp_path / "model.pte")
+    listener = Quiet()
+    find_checkpoint(options, listener)
+    assert any("(input_activations)" in note for note in listener.notes) == bool(activations)
 
 
 LINEARS = [f"self_attn.{name}_proj" for name in "qkvo"]

@@ -182,3 +182,15 @@ def test_a_pickle_with_code_is_not_read(tmp_path: Path) -> None:
     torch.save({"model": model}, tmp_path / "pytorch_model.bin")
     with pytest.raises(ExportError, match="more than tensors, such as code that would run"):
         open_checkpoint(tmp_path)
+
+
+def test_tensors_of_another_library_are_refused(tmp_path: Path) -> None:
+    """Those of torchao load where it is imported."""
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    model = random_model("llama")
+    quantize_(model, Int8WeightOnlyConfig())
+    torch.save(dict(model.state_dict()), tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(json.dumps({**SHAPE, "model_type": "llama"}))
+    with pytest.raises(ExportError, match="holds tensors of the type Int8Tensor, which are not"):
+        open_checkpoint(tmp_path)

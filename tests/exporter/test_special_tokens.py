@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.cpp_programs import CppTokenizer
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
 
 from exporter.chat_template.compile import _load
@@ -225,6 +225,33 @@ def test_what_decides_whether_a_text_begins_with_bos(
         }
         (path / "tokenizer.json").write_text(json.dumps(document))
     check_bos(path, asked)
+
+
+@pytest.mark.parametrize(
+    ("processor", "ends"),
+    [
+        (processors.BertProcessing(("</s>", 2), ("<s>", 1)), True),
+        (processors.RobertaProcessing(("</s>", 2), ("<s>", 1)), True),
+        (
+            processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]),
+            True,
+        ),
+        (processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)]), False),
+        (processors.ByteLevel(), False),
+    ],
+)
+def test_whether_a_token_follows_every_text(
+    processor: Any, ends: bool, bases: dict[str, Path], tmp_path: Path
+) -> None:
+    form = {"tokenizer_config.json": {"split_special_tokens": ends}}
+    path = write(bases["json"], "json", form, tmp_path / "model")
+    tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+    tokenizer.post_processor = processor
+    tokenizer.save(str(path / "tokenizer.json"))
+    assert (AutoTokenizer.from_pretrained(path)("once").input_ids[-1] == 2) == ends
+    compiled = compile_tokenizer(path)
+    assert compiled.ends_texts == ends
+    assert any("split_special_tokens" in note for note in compiled.notes) == ends
 
 
 @pytest.mark.parametrize("asked", [None, True, False])

@@ -133,8 +133,54 @@ def test_characters(tmp_path: Path, cpp_build: Path) -> None:
 def test_sentencepiece(
     tmp_path: Path, cpp_build: Path, sentencepiece_metadata: dict[str, Any], prefix: bool
 ) -> None:
+    """Where a blank is put first, without the pieces that llama.cpp finds before that."""
     metadata = {**sentencepiece_metadata, "tokenizer.ggml.add_space_prefix": prefix}
+    if prefix:
+        types = metadata["tokenizer.ggml.token_type"]
+        metadata["tokenizer.ggml.token_type"] = [
+            UNUSED if type == USER_DEFINED else type for type in types
+        ]
     assert_equal_to_the_reference(write(tmp_path / "m.gguf", metadata), cpp_build)
+
+
+def test_user_defined_pieces_are_found_before_a_blank_is_put_first(
+    tmp_path: Path, cpp_build: Path, sentencepiece_metadata: dict[str, Any]
+) -> None:
+    """As in llama.cpp, which also takes these for what the file says or does not say."""
+    metadata = {**sentencepiece_metadata, "tokenizer.ggml.remove_extra_whitespaces": True}
+    for name in ("bos_token_id", "eos_token_id", "scores"):
+        del metadata[f"tokenizer.ggml.{name}"]
+    token = metadata["tokenizer.ggml.tokens"].index("<two  blanks>")
+    compiled = compile_tokenizer(write(tmp_path / "m.gguf", metadata))
+    (tmp_path / "blob").write_bytes(compiled.data)
+    cpp = CppTokenizer(cpp_build, tmp_path / "blob")
+    one, two, both, mark = cpp.encode(
+        ["the", " the  end", "<two  blanks>the<two  blanks> the  end", "<two  blanks>"]
+    )
+    assert (mark, both) == ([token], [token, *one, token, *two])
+    assert (compiled.bos_id, compiled.eos_ids[0]) == (1, 2)
+
+
+def test_without_types_all_tokens_are_normal(tmp_path: Path) -> None:
+    metadata = byte_level_metadata("qwen2")
+    del metadata["tokenizer.ggml.token_type"]
+    compiled = compile_tokenizer(write(tmp_path / "m.gguf", metadata))
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assert compiled.eos_ids == [0, tokens.index("<|im_end|>")]
+
+
+@pytest.mark.parametrize(
+    "text", ["</s>", "[EOS]", "<|eot|>", "<|fim_pad|>", "<\uff5cend\u2581of\u2581sentence\uff5c>"]
+)
+def test_tokens_that_end_a_text_by_their_own(tmp_path: Path, text: str) -> None:
+    metadata = byte_level_metadata("qwen2")
+    tokens = metadata["tokenizer.ggml.tokens"]
+    tokens[-1] = text
+    compiled = compile_tokenizer(write(tmp_path / "m.gguf", metadata))
+    assert len(tokens) - 1 in compiled.eos_ids
+    tokens[-2] = "<|tool_response>"  # a file with this one may say </s> in texts
+    compiled = compile_tokenizer(write(tmp_path / "n.gguf", metadata))
+    assert (len(tokens) - 1 in compiled.eos_ids) == (text != "</s>")
 
 
 @pytest.mark.parametrize("type", [USER_DEFINED, NORMAL])
@@ -147,14 +193,14 @@ def test_control_tokens_that_the_file_calls_otherwise(
     types[2] = type
     metadata = {**sentencepiece_metadata, "tokenizer.ggml.token_type": types}
     blob, end = tmp_path / "blob", tokens.index("<|end|>")
-    text = "a</s>\n b<|end|>\n\n c<s> d"
+    text = "a</s>\n b<|end|>\n c<s> d"
     for name in ("Phi3", "a Llama"):
         path = write(tmp_path / "m.gguf", {**metadata, "general.name": name})
         blob.write_bytes(compile_tokenizer(path).data)
         cpp, encode = CppTokenizer(cpp_build, blob), load_tokenizer(path).encode
         (plain,), (special,) = cpp.encode([text]), cpp.encode([text], parse_special=True)
         assert not {1, 2, end} & set(plain)
-        parts = ["a", "b", "c", " d"] if name == "Phi3" else ["a", "\n b", "\n\n c", " d"]
+        parts = ["a", "b", "c", " d"] if name == "Phi3" else ["a", "\n b", "\n c", " d"]
         a, b, c, d = map(encode, parts)
         assert special == [*a, 2, *b, end, *c, 1, *d]
 

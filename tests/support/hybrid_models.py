@@ -49,7 +49,9 @@ HYBRIDS = {
 SHARED = {"shared keys": Case("gemma4_text", "small", {**GEMMA4, **_SHAPE, **_GEMMA4})}
 
 
-def export_hybrid(directory: Path, name: str, scheme: Scheme, **options: Any) -> Path:
+def export_hybrid(
+    directory: Path, name: str, scheme: Scheme, delegate: str = "cpu", **options: Any
+) -> Path:
     """Writes a checkpoint and exports it; returns the `.pte`."""
     reference_model({**HYBRIDS, **SHARED}[name]).save_pretrained(directory)
     shutil.copy(EMBEDDED / "tokenizer.json", directory)
@@ -59,7 +61,7 @@ def export_hybrid(directory: Path, name: str, scheme: Scheme, **options: Any) ->
             out=directory / "model.pte",
             scheme=scheme,
             max_seq_len=16,
-            delegate="cpu",
+            delegate=delegate,
             **options,
         ),
         Quiet(),

@@ -45,6 +45,7 @@ Status LoadedMethod::read_constants() {
     if (!status.ok()) return status;
   }
   read_sampling();
+  keeps_states_ = !program_->constants("get_keeps_states").empty();
   for (const int64_t id : program_->constants("get_eos_ids")) {
     eos_ids_.push_back(static_cast<int32_t>(id));
   }

@@ -55,6 +55,9 @@ class LoadedMethod {
   /// logits of the last token, or the text's row. Valid until the next call.
   Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos);
 
+  /// Whether layers keep states of the last position alone, which no session takes back.
+  bool keeps_states() const { return keeps_states_; }
+
   /// The longest text that uses the first of two rotary tables; 0: there is one for all lengths.
   int64_t original_context() const { return original_context_; }
   /// Whether a text of so many tokens uses the second.
@@ -96,6 +99,7 @@ class LoadedMethod {
   int64_t max_context_len_ = 0;
   int64_t vocab_size_ = 0;
   int64_t original_context_ = 0;
+  bool keeps_states_ = false;
   int64_t width_ = 0;
   std::vector<int32_t> eos_ids_;
   std::map<std::string, double> sampling_;

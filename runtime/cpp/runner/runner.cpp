@@ -108,6 +108,7 @@ Status Runner::choose_table(size_t length, size_t kept) {
 Status Runner::rewind(size_t length) {
   Status status = choose_cache();
   if (!status.ok()) return status;
+  if (program().keeps_states() && length < cached_.size()) length = 0;
   if (session() != nullptr && session()->length() > static_cast<int64_t>(length)) {
     const Result<int64_t> kept = session()->rewind(static_cast<int64_t>(length));
     if (!kept.ok()) return kept.status();

@@ -14,6 +14,7 @@ DATA = FamilyData(
         "gated short convolutions, norms of heads",
         "7e-6",
         "`cpu`",
+        "`xnnpack`",
         refused="all others: convolutions",
     ),
     cases={

@@ -27,7 +27,8 @@ DATA = FamilyData(
         "as LFM2; experts, chosen by sigmoids",
         "7e-6",
         "`cpu`",
-        refused="`xnnpack` `coreml`: convolutions; all others: experts, convolutions",
+        "`xnnpack`",
+        refused="`coreml`: convolutions; all others: experts, convolutions",
     ),
     cases={
         "biased": MIXTURE,
