@@ -21,7 +21,7 @@ from support.cpu_seconds import (  # noqa: F401  (hooks of pytest)
     pytest_terminal_summary,
 )
 from support.exported import Exported, Quiet, export_for_tests
-from support.once import ROOT, made_once
+from support.once import ROOT, kept_layers, made_once
 from support.recorded_runs import Recorded, etrecord_of, record
 
 from exporter.module.options import ModuleOptions
@@ -274,5 +274,6 @@ def _stories_options(shared_data: Path, directory: Path, scheme: Scheme) -> Expo
         calibration=shared_data / "text" / "tinystories_calibration.txt",
         calibration_tokens=16 * 256,
         delegate="xnnpack",
+        cache=kept_layers(),
         etrecord=directory / "stories.etrecord" if scheme.name != "none" else None,
     )
