@@ -251,8 +251,17 @@ def _export_cpu(
 def _export_stories(
     shared_data: Path, tmp_path_factory: pytest.TempPathFactory, scheme: Scheme
 ) -> Exported:
-    directory = tmp_path_factory.mktemp(scheme.name)
-    return export_for_tests(_stories_options(shared_data, directory, scheme))
+    """Its file is that of _stories_file(), where this process is the first to need it."""
+    made: list[Exported] = []
+
+    def make(directory: Path) -> Path:
+        made.append(export_for_tests(_stories_options(shared_data, directory, scheme)))
+        return made[0].path
+
+    made_once(tmp_path_factory, f"stories_{scheme.name}", make)
+    if not made:
+        make(tmp_path_factory.mktemp(scheme.name))
+    return made[0]
 
 
 def _stories_file(
