@@ -21,7 +21,7 @@ from support.cpu_seconds import (  # noqa: F401  (hooks of pytest)
     pytest_terminal_summary,
 )
 from support.exported import Exported, Quiet, export_for_tests
-from support.once import ROOT, made_once
+from support.once import ROOT, kept_layers, made_once
 from support.recorded_runs import Recorded, etrecord_of, record
 
 from exporter.module.options import ModuleOptions
@@ -251,8 +251,17 @@ def _export_cpu(
 def _export_stories(
     shared_data: Path, tmp_path_factory: pytest.TempPathFactory, scheme: Scheme
 ) -> Exported:
-    directory = tmp_path_factory.mktemp(scheme.name)
-    return export_for_tests(_stories_options(shared_data, directory, scheme))
+    """Its file is that of _stories_file(), where this process is the first to need it."""
+    made: list[Exported] = []
+
+    def make(directory: Path) -> Path:
+        made.append(export_for_tests(_stories_options(shared_data, directory, scheme)))
+        return made[0].path
+
+    made_once(tmp_path_factory, f"stories_{scheme.name}", make)
+    if not made:
+        make(tmp_path_factory.mktemp(scheme.name))
+    return made[0]
 
 
 def _stories_file(
@@ -274,5 +283,6 @@ def _stories_options(shared_data: Path, directory: Path, scheme: Scheme) -> Expo
         calibration=shared_data / "text" / "tinystories_calibration.txt",
         calibration_tokens=16 * 256,
         delegate="xnnpack",
+        cache=kept_layers(),
         etrecord=directory / "stories.etrecord" if scheme.name != "none" else None,
     )

@@ -9,7 +9,8 @@ from devtools.bench.plot import draw, require_plotting
 from devtools.bench.report import make_report
 from devtools.bench.workload import make_plan, make_sequences_plan
 from devtools.commands.bench_tables import Display, show
-from devtools.commands.output import fail, wide_console
+from devtools.commands.failing import failing
+from devtools.commands.output import wide_console
 from devtools.commands.requests import BenchRequest
 from devtools.commands.rivals import (
     GGUF_TYPES,
@@ -23,21 +24,13 @@ from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 
 
+@failing()
 def run_bench(request: BenchRequest) -> None:
     """Measures, prints the tables, writes the requested files.
 
     Exits with 2 if the request is not possible, with 1 if the work failed; files are written
     completely or not at all.
     """
-    try:
-        _run_bench(request)
-    except BadRequest as error:
-        fail(error, 2)
-    except DevtoolsError as error:
-        fail(error, 1)
-
-
-def _run_bench(request: BenchRequest) -> None:
     if not request.model.is_file():
         raise BadRequest(
             f"{request.model} is not a file; name a .pte that python -m exporter wrote."

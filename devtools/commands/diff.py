@@ -8,10 +8,11 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from devtools.commands.failing import failing
 from devtools.commands.inspect_tables import HEADINGS, is_of
-from devtools.commands.output import fail, wide_console
+from devtools.commands.output import wide_console
 from devtools.commands.requests import DiffRequest
-from devtools.errors import BadRequest, DevtoolsError
+from devtools.errors import BadRequest
 from devtools.files import check_outputs, replacing
 from devtools.format_numbers import counted
 from devtools.profile.difference import (
@@ -28,21 +29,13 @@ from devtools.profile.rows import View
 _STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}
 
 
+@failing()
 def run_diff(request: DiffRequest) -> None:
     """Compares, writes the requested file, prints the tables.
 
     Exits with 0 no matter what changed, with 2 for unusable files or options, with 1 if the work
     failed.
     """
-    try:
-        _run_diff(request)
-    except BadRequest as error:
-        fail(error, 2)
-    except DevtoolsError as error:
-        fail(error, 1)
-
-
-def _run_diff(request: DiffRequest) -> None:
     inputs = (*request.runs_a, *request.runs_b, request.etrecord, request.record_b)
     check_outputs((request.json,), inputs)
     for side in (request.runs_a, request.runs_b):

@@ -8,10 +8,11 @@ from typing import Any
 
 from devtools.bench.server import Server
 from devtools.commands.bench import find_bench
+from devtools.commands.failing import failing
 from devtools.commands.inspect_tables import is_of, show
-from devtools.commands.output import fail, wide_console
+from devtools.commands.output import wide_console
 from devtools.commands.requests import InspectRequest
-from devtools.errors import BadRequest, DevtoolsError
+from devtools.errors import BadRequest
 from devtools.files import check_outputs, replacing
 from devtools.profile.limits import Limits, load_limits
 from devtools.profile.load import load_profile
@@ -22,20 +23,12 @@ from devtools.profile.rows import View
 _SMALLEST_READ = 1 << 20  # bytes, of a probe of memory
 
 
+@failing()
 def run_inspect(request: InspectRequest) -> None:
     """Reads the profile, writes the requested files, prints the table.
 
     Exits with 2 for unusable files or options, with 1 if the work failed.
     """
-    try:
-        _run_inspect(request)
-    except BadRequest as error:
-        fail(error, 2)
-    except DevtoolsError as error:
-        fail(error, 1)
-
-
-def _run_inspect(request: InspectRequest) -> None:
     inputs = (request.profile, request.etrecord, request.limits)
     check_outputs((request.json, request.csv), inputs)
     profile = load_profile(request.profile, request.etrecord)

@@ -14,8 +14,9 @@ from torch import Tensor
 from delegates import DelegateError
 from devtools.bench.plot import require_plotting
 from devtools.commands.bench_tables import Display
+from devtools.commands.failing import fail
 from devtools.commands.float_logits import FloatLogits, Logits
-from devtools.commands.output import fail, wide_console
+from devtools.commands.output import wide_console
 from devtools.commands.requests import QualityRequest, default_counts
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing, using_temporary_files

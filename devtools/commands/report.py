@@ -1,12 +1,12 @@
 """The report command: a recorded run as one HTML page."""
 
-import sys
 from pathlib import Path
 
 import click
 
+from devtools.commands.failing import failing
 from devtools.commands.profile_options import etrecord_option, limits_option, threads_option
-from devtools.errors import BadRequest, DevtoolsError
+from devtools.errors import BadRequest
 from devtools.files import check_outputs
 from devtools.format_numbers import counted
 from exporter.command_line.filled import FilledPath
@@ -54,7 +54,7 @@ def report(
     from devtools.report import write_report
     from devtools.report.program import read_program
 
-    try:
+    with failing():
         check_outputs((out,), (profile, etrecord, pte, limits))
         if out.suffix.lower() != ".html":
             raise BadRequest(f"{out} does not end in .html; name a .html file to write.")
@@ -70,9 +70,6 @@ def report(
         used = loaded.threads_or(threads)
         machine = load_limits(limits, used) if limits is not None else None
         size = write_report(loaded, out, program, machine)
-    except DevtoolsError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2 if isinstance(error, BadRequest) else 1)
     if loaded.note:
         click.echo(loaded.note, err=True)
     calls = counted(len(loaded.calls), "call")

@@ -1,12 +1,12 @@
 """The trace command: a recorded run for Perfetto and chrome://tracing."""
 
-import sys
 from pathlib import Path
 
 import click
 
+from devtools.commands.failing import failing
 from devtools.commands.profile_options import etrecord_option
-from devtools.errors import BadRequest, DevtoolsError
+from devtools.errors import BadRequest
 from devtools.files import check_outputs
 from devtools.format_numbers import counted
 from exporter.command_line.filled import FilledPath
@@ -32,15 +32,12 @@ def trace(profile: Path, etrecord: Path, out: Path) -> None:
     from devtools.profile import load_profile
     from devtools.trace import write_trace
 
-    try:
+    with failing():
         check_outputs((out,), (profile, etrecord))
         if out.suffix.lower() != ".json":
             raise BadRequest(f"{out} does not end in .json; name a .json file to write.")
         loaded = load_profile(profile, etrecord)
         count = write_trace(loaded, out)
-    except DevtoolsError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2 if isinstance(error, BadRequest) else 1)
     if loaded.note:
         click.echo(loaded.note, err=True)
     held = f"{counted(count, 'event')} of {counted(len(loaded.calls), 'call')}"

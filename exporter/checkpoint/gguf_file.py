@@ -7,7 +7,6 @@ its own reader makes an object of every string and trusts every count, so files 
 """
 
 import math
-import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,8 @@ import torch
 from gguf import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
 from torch import Tensor
 
+from exporter.checkpoint.mapped_file import MappedFile
 from exporter.errors import ExportError
-from exporter.json_object import LFS_POINTER, lfs_pointer
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -57,7 +56,7 @@ class GgufTensor:
     size: int
 
 
-class GgufFile:
+class GgufFile(MappedFile):
     """The metadata and the tensors of one file.
 
     Attributes:
@@ -71,17 +70,7 @@ class GgufFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            with path.open("rb") as file:
-                if path.stat().st_size == 0:
-                    raise ExportError(f"{path} is empty (0 bytes); download it again.")
-                # A private mapping: a writable buffer for torch, and the file is never written.
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        except OSError as error:
-            raise ExportError(
-                f"{path} cannot be opened ({error.strerror}); check the path and its permissions."
-            ) from None
+        super().__init__(path)
         self._at = 0
         self.metadata: dict[str, Any] = {}
         self.tensors: dict[str, GgufTensor] = {}
@@ -100,17 +89,11 @@ class GgufFile:
         )
         return data.view(rows, -1)
 
-    def release(self) -> None:
-        """Gives the pages back to the system; a view that is read again reads the file again."""
-        self._map.madvise(mmap.MADV_DONTNEED)
-
     def _read_header(self) -> None:
-        head = self._map[: len(LFS_POINTER)]
-        if head == LFS_POINTER:
-            raise ExportError(lfs_pointer(self.path))
-        if not head.startswith(MAGIC):
+        head = self._map[: len(MAGIC)]
+        if head != MAGIC:
             raise ExportError(
-                f"{self.path} is not a GGUF file: it begins with {head[:4]!r}, not {MAGIC!r}; "
+                f"{self.path} is not a GGUF file: it begins with {head!r}, not {MAGIC!r}; "
                 "download it again."
             )
         self._at = len(MAGIC)

@@ -6,7 +6,6 @@ data_offsets}}, then the tensors' bytes (https://huggingface.co/docs/safetensors
 
 import json
 import math
-import mmap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from exporter.checkpoint.mapped_file import MappedFile
 from exporter.errors import ExportError
-from exporter.json_object import LFS_POINTER, lfs_pointer
 
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
@@ -51,7 +50,7 @@ class _Entry:
     offset: int  # from the start of the file
 
 
-class SafetensorsFile:
+class SafetensorsFile(MappedFile):
     """The tensors of one file by name.
 
     Raises:
@@ -59,19 +58,8 @@ class SafetensorsFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            with path.open("rb") as file:
-                size = path.stat().st_size
-                if size == 0:
-                    raise ExportError(f"{path} is empty (0 bytes); download it again.")
-                # A private mapping: a writable buffer for torch, and the file is never written.
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        except OSError as error:
-            raise ExportError(
-                f"{path} cannot be opened ({error.strerror}); check the path and its permissions."
-            ) from None
-        self._entries = self._read_header(size)
+        super().__init__(path)
+        self._entries = self._read_header(len(self._map))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of every tensor, by the name it has in the file."""
@@ -90,13 +78,7 @@ class SafetensorsFile:
         flat = torch.frombuffer(self._map, dtype=entry.dtype, count=count, offset=entry.offset)
         return flat.view(entry.shape)
 
-    def release(self) -> None:
-        """Releases the pages; reading a view afterwards reads the file again."""
-        self._map.madvise(mmap.MADV_DONTNEED)
-
     def _read_header(self, size: int) -> dict[str, _Entry]:
-        if self._map[: len(LFS_POINTER)] == LFS_POINTER:
-            raise ExportError(lfs_pointer(self.path))
         length = int.from_bytes(self._map[:_LENGTH_BYTES], "little")
         data_start = _LENGTH_BYTES + length
         if size < _LENGTH_BYTES or not 2 <= length <= _MAX_HEADER_BYTES:

@@ -108,6 +108,7 @@ def test_what_the_first_does_not_know_goes_to_the_second(tmp_path: Path, cpp_bui
     assert report.lines == ()
 
 
+@pytest.mark.check
 def test_the_other_way_around(tmp_path: Path, cpp_build: Path) -> None:
     report = require_agreement("xnnpack,cpu", bent_model(clamped), tmp_path)
     took = parts(report)

@@ -188,6 +188,7 @@ def test_every_peephole_may_be_left_out(
     assert found.call.describe() != fused.call.describe()
 
 
+@pytest.mark.check
 def test_no_peephole_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every node is an op of its own, down to the two factors of a GLU."""
     monkeypatch.setattr(peepholes, "PEEPHOLES", ())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.decoder_specs import SMALL
 from support.small_models import quantized_model, random_model, with_two_levels
+from support.tiers import checked
 
 from delegates import DELEGATES, DelegateError, get_delegate
 from delegates.features import Feature, Need
@@ -135,7 +136,7 @@ def test_float16_scales_of_groups_are_refused_by_name(name: str, nothing_missing
         delegate.lower(program, {}, {}, False)
 
 
-@pytest.mark.parametrize("part", ["layers", "embedding"])
+@pytest.mark.parametrize("part", ["layers", *checked(["embedding"])])
 @pytest.mark.parametrize("name", DELEGATES)
 def test_five_and_six_bits_are_refused_by_name(name: str, part: str, nothing_missing: None) -> None:
     """In a program that no command has looked at before."""

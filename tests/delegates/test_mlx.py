@@ -92,6 +92,7 @@ def test_other_widths(scheme: Scheme, tmp_path: Path) -> None:
     require_agreement(mlx(model, tmp_path))
 
 
+@pytest.mark.check
 def test_8_bit_layers_and_biases(tmp_path: Path) -> None:
     config = varied(SMALL, intermediate_size=96, attention_bias=True, qk_norm="heads")
     require_agreement(mlx(quantized_model(random_model(config), PLAIN_RTN8), tmp_path))

@@ -187,6 +187,7 @@ def test_the_same_model_recording_and_in_another_build(
     assert {item["against"] for item in report["ratios"]} == set(names[1:])
 
 
+@pytest.mark.check
 def test_an_adapter_of_the_file(
     shared_data: Path, run: Run, cpp_build: Path, tmp_path: Path
 ) -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from support.exported import export_for_tests, feed
-from support.tiers import checked
 
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
@@ -42,7 +41,6 @@ CASES: dict[str, tuple[dict[str, Any], Scheme]] = {
         Scheme("none"),
     ),
 }
-ALWAYS = ("qwen3",)
 
 
 def write_checkpoint(directory: Path, config: dict[str, Any], tokenizer: Path) -> None:
@@ -60,7 +58,8 @@ def write_checkpoint(directory: Path, config: dict[str, Any], tokenizer: Path) -
     save_file(tensors, directory / "model.safetensors")
 
 
-@pytest.mark.parametrize("case", [*ALWAYS, *checked(case for case in CASES if case not in ALWAYS)])
+@pytest.mark.check
+@pytest.mark.parametrize("case", CASES)
 def test_an_architecture_exports(
     case: str, shared_data: Path, calibration_text: Path, tmp_path: Path
 ) -> None:

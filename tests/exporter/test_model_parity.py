@@ -20,6 +20,7 @@ from support.family_models import (
 )
 from support.family_parity import row
 from support.family_table import README, family_table
+from support.tiers import checked
 
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
@@ -83,7 +84,12 @@ def test_an_architecture_next_door_is_refused(model_type: str) -> None:
         decoder_spec({**SHAPE, "model_type": model_type})
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+THIRD = list(FAMILIES)[::3]
+
+
+@pytest.mark.parametrize(
+    "model_type", [*THIRD, *checked(name for name in FAMILIES if name not in THIRD)]
+)
 @torch.no_grad()
 def test_features_at_random(model_type: str) -> None:
     for seed in range(4):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.cpp_programs import CppTokenizer
 from support.hostile_text import hostile_strings
-from support.tiers import checked_rows
+from support.tiers import checked, checked_rows
 from support.trained_tokenizers import TRAINERS
 from transformers import AutoTokenizer
 
@@ -191,7 +191,7 @@ def flagged(content: str, **flags: bool) -> Json:
         ({"eos_token": flagged("<tool>", lstrip=True)}, "cohere"),
     ],
 )
-@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("lists", [False, *checked([True])])
 def test_flags_of_tokens_that_are_named_or_named_twice(
     config: Json, model_type: str, lists: bool, tmp_path: Path, cpp_build: Path
 ) -> None:

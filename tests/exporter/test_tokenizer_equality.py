@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.cpp_programs import CppTokenizer
 from support.hostile_text import hostile_strings
+from support.tiers import checked
 
 from exporter.tokenizer import ReferenceTokenizer, compile_tokenizer, load_tokenizer
 
@@ -34,7 +35,10 @@ class Pair:
         self.reference: ReferenceTokenizer = load_tokenizer(source)
 
 
-@pytest.fixture(scope="module", params=SOURCES)
+@pytest.fixture(
+    scope="module",
+    params=["llama3", "llama2", "smollm", "stories260K", *checked(["gpt2"])],
+)
 def pair(
     request: pytest.FixtureRequest,
     shared_data: Path,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.layer_streams import assert_streams_go_through_the_layer
 from support.small_models import ModelWeights
-from support.ties import assert_close_but_for_ties
 from support.unusual_models import Shape, UnusualModel, unusual_model
 from torch import Tensor
 from torch.nn import functional as F
@@ -19,7 +19,6 @@ from quant.errors import QuantError
 from quant.layers.block_solver import Streams
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import head_logits
-from quant.layers.gptq import gptq_layer
 from quant.layers.stream import Stream
 from quant.machine.device import context_on
 from quant.machine.memory import estimate_peak
@@ -99,28 +98,7 @@ def test_a_scheme_measures_the_model_that_it_makes(name: str, tied: bool, shape:
 @SHAPES
 @pytest.mark.parametrize("drift", DRIFTS)
 def test_gptq_runs_its_streams_through_the_quantized_layer(drift: str, shape: Shape) -> None:
-    model, text = unusual_model(shape), tokens(16, 16)
-    context = model.context(16)
-    scheme = Scheme("gptq4", method=Method(drift=drift, descent=0))
-    hidden, reference = (Stream(text, model.embed, context) for _ in range(2))
-    for shard in hidden.shards:
-        for index, x in enumerate(shard):
-            shard[index] = x * 1.01  # they have drifted
-    given, wanted = ([x.clone() for x in stream] for stream in (hidden, reference))
-    before = model.model.layers[0]
-    after = copy.deepcopy(before)
-    streams = Streams(hidden, reference if scheme.choice.follows_float else None)
-    done: list[str] = []
-    gptq_layer(after, scheme, "model.layers.0", streams, lambda name, _: done.append(name))
-    for x, y in zip(given, hidden, strict=True):
-        assert_close_but_for_ties(y, after(x, context))
-    if streams.reference is not None:
-        for x, y in zip(wanted, reference, strict=True):
-            torch.testing.assert_close(y, before(x, context))
-    linears = [
-        linear for block in before.blocks() for part in block.parts for linear in part.linears
-    ]
-    assert done == [f"model.layers.0.{linear}" for linear in linears]
+    assert_streams_go_through_the_layer(unusual_model(shape), tokens(16, 16), drift)
 
 
 @SHAPES

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from support.expert_models import CLAMPED, EXPERTS, expert_model, with_experts
+from support.layer_streams import assert_streams_go_through_the_layer
 from support.quantization import content
 from support.small_models import ModelWeights
 from support.tiers import checked
-from support.ties import assert_close_but_for_ties
 from torch import Tensor
 
 from exporter.models.decoder import CausalLM
@@ -20,7 +20,6 @@ from quant.budget.sensitivity import measure_costs
 from quant.cache.store import Cache
 from quant.errors import QuantError
 from quant.layers.block_solver import Streams
-from quant.layers.blocks import blocks_of
 from quant.layers.gptq import gptq_layer
 from quant.layers.stream import Stream
 from quant.machine.device import HOST
@@ -100,27 +99,7 @@ def test_a_scheme_measures_the_model_that_it_makes(name: str) -> None:
 def test_gptq_runs_its_streams_through_the_quantized_layer(
     drift: str, experts: ExpertsSpec
 ) -> None:
-    model, text = expert_model(experts), tokens()
-    context = model.context(16)
-    scheme = Scheme("gptq4", method=Method(drift=drift, descent=0))
-    hidden, reference = (Stream(text, model.embed, context) for _ in range(2))
-    for shard in hidden.shards:
-        for index, x in enumerate(shard):
-            shard[index] = x * 1.01  # they have drifted
-    given, wanted = ([x.clone() for x in stream] for stream in (hidden, reference))
-    before = model.model.layers[0]
-    after = copy.deepcopy(before)
-    streams = Streams(hidden, reference if scheme.choice.follows_float else None)
-    done: list[str] = []
-    rare = gptq_layer(after, scheme, "model.layers.0", streams, lambda name, _: done.append(name))
-    assert rare == []
-    for x, y in zip(given, hidden, strict=True):
-        assert_close_but_for_ties(y, after(x, context))
-    if streams.reference is not None:
-        for x, y in zip(wanted, reference, strict=True):
-            torch.testing.assert_close(y, before(x, context))
-    linears = [part.linears for block in blocks_of(before) for part in block.parts]
-    assert sorted(done) == sorted(f"model.layers.0.{each}" for some in linears for each in some)
+    assert_streams_go_through_the_layer(expert_model(experts), tokens(), drift)
 
 
 def test_each_expert_has_its_own_hessian() -> None:

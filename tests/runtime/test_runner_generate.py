@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from support.blocked_output import interrupt
-from support.exported import Exported
 
 from exporter.tokenizer import load_tokenizer
 from runtime import Runner
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
+CONTEXT = 512  # of stories260K
 CONTEXT_FULL = (
     "runner: the context is full ({} tokens): the answer ends here; export with a larger "
     "--max-context-len for longer ones\n"
@@ -38,11 +38,6 @@ def stats(run: Run, tmp_path: Path) -> Callable[..., dict]:
         return json.loads(path.read_text(encoding="utf-8"))
 
     return stats_of
-
-
-@pytest.fixture(scope="session")
-def context_len(stories_export: Exported) -> int:
-    return stories_export.eager.max_context_len
 
 
 def test_greedy_text_is_the_golden_text(run: Run, shared_data: Path) -> None:
@@ -160,34 +155,32 @@ def prompt_of(shared_data: Path, count: int) -> str:
 
 
 def test_an_answer_ends_when_the_context_is_full(
-    run: Run, stats: Callable[..., dict], shared_data: Path, context_len: int
+    run: Run, stats: Callable[..., dict], shared_data: Path
 ) -> None:
-    prompt = prompt_of(shared_data, context_len - 2)
+    prompt = prompt_of(shared_data, CONTEXT - 2)
     values = stats("-p", prompt)
     assert values["stop_reason"] == "context_full"
     # The last token needs no room: it is never fed back.
-    assert (values["prompt_tokens"], values["generated_tokens"]) == (context_len - 2, 3)
+    assert (values["prompt_tokens"], values["generated_tokens"]) == (CONTEXT - 2, 3)
     result = run("-p", prompt)
     assert result.returncode == 0
-    assert CONTEXT_FULL.format(context_len) in result.stderr.decode()
+    assert CONTEXT_FULL.format(CONTEXT) in result.stderr.decode()
 
 
-def test_a_prompt_longer_than_the_context_is_refused(run: Run, context_len: int) -> None:
-    result = run("-p", "word " * context_len)
+def test_a_prompt_longer_than_the_context_is_refused(run: Run) -> None:
+    result = run("-p", "word " * CONTEXT)
     assert result.returncode == 2 and result.stdout == b""
     sentence = result.stderr.decode()
     assert sentence.startswith("runner: the prompt has ")
     assert sentence.endswith(
-        f" tokens, but the model's context holds {context_len}: shorten it, or export with a "
+        f" tokens, but the model's context holds {CONTEXT}: shorten it, or export with a "
         "larger --max-context-len\n"
     )
 
 
-def test_a_prompt_that_just_fits(
-    stats: Callable[..., dict], shared_data: Path, context_len: int
-) -> None:
-    values = stats("-p", prompt_of(shared_data, context_len))
-    assert (values["prompt_tokens"], values["generated_tokens"]) == (context_len, 1)
+def test_a_prompt_that_just_fits(stats: Callable[..., dict], shared_data: Path) -> None:
+    values = stats("-p", prompt_of(shared_data, CONTEXT))
+    assert (values["prompt_tokens"], values["generated_tokens"]) == (CONTEXT, 1)
     assert values["stop_reason"] == "context_full"
 
 

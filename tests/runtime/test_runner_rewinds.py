@@ -1,5 +1,5 @@
-"""Models with rings of windows and with states: whatever is rewound, saved or forked, the runner's
-answers are those of one that reads the tokens for the first time."""
+"""Rings of windows, states, and layers that use the keys of others: whatever is rewound, saved or
+forked, the runner's answers are those of one that reads the tokens for the first time."""
 
 from pathlib import Path
 
@@ -19,9 +19,10 @@ OTHER = TOKENS[::-1]
 SHOWN = {
     "windows": "float32 cache of 300 positions, windows in rings of 64",
     "short convolutions": ", states of 2 kB (6 kB with their last rows), a snapshot every 16 ",
+    "shared keys": "cache of 300 positions, windows in rings of ",
     "delta rule": ", states of 9 kB (42 kB with their last rows), a snapshot every 16 positions",
 }
-CASES = ["windows", "short convolutions", *checked(["delta rule"])]
+CASES = ["windows", "short convolutions", "shared keys", *checked(["delta rule"])]
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -61,7 +62,9 @@ def test_another_text_keeps_what_can_be_kept(pte: Path) -> None:
         runner.logits(TOKENS[:280], 279)
 
 
-def test_a_session_is_restored_beyond_a_window(pte: Path, tmp_path: Path) -> None:
+def test_a_session_is_restored_beyond_a_window(
+    pte: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     filled(pte, 200).save(tmp_path / "long.session")
     runner = filled(pte, 77)
     runner.restore(tmp_path / "long.session")
@@ -72,7 +75,7 @@ def test_a_session_is_restored_beyond_a_window(pte: Path, tmp_path: Path) -> Non
     assert np.array_equal(runner.logits(tokens, 59), fresh(pte, tokens))
     filled(pte, 60).save(tmp_path / "short.session")
     long, short = ((tmp_path / f"{name}.session").stat().st_size for name in ("long", "short"))
-    assert long < 1.4 * short or "windows" not in Runner(pte).stats["runs_with"]
+    assert long < 1.4 * short or request.node.callspec.params["pte"] != "windows"
 
 
 def test_a_conversation_with_rewinds_is_computed_from_scratch(pte: Path, tmp_path: Path) -> None:
@@ -110,6 +113,18 @@ def test_what_is_shown_of_the_cache(pte: Path, request: pytest.FixtureRequest) -
     assert SHOWN[request.node.callspec.params["pte"]] in runner.stats["runs_with"]
 
 
-@pytest.mark.parametrize("name", ["short convolutions", *checked(["delta rule"])])
+@pytest.mark.parametrize("threads", [1, 2, *checked([3])])
+def test_a_row_does_not_depend_on_its_call(pte: Path, threads: int) -> None:
+    """Past the window, in calls of any length: what the last rows alone compute, too."""
+    runner = Runner(pte, threads=threads)
+    for end in (1, 17, 18, 40, 41, 99, 230):
+        found = runner.logits(TOKENS[:end], end - 1)
+        assert np.array_equal(found, fresh(pte, TOKENS[:end])), end
+    together = Runner(pte, threads=threads).logits(TOKENS[:60], 50)
+    for row, logits in enumerate(together):
+        assert np.array_equal(logits[None], fresh(pte, TOKENS[: 51 + row])), row
+
+
+@pytest.mark.parametrize("name", ["short convolutions", *checked(["delta rule", "shared keys"])])
 def test_the_runner_says_what_eager_says(name: str, tmp_path: Path, cpp_build: Path) -> None:
     assert_eager_says_the_same(tmp_path, name, "The state of a layer")

@@ -10,6 +10,7 @@ import pytest
 from support.call_templates import TEMPLATES
 from support.chats import TEMPLATE, messages_of
 from support.special_models import HARMONY, export_with_special_tokens
+from support.tiers import checked
 
 from runtime import Chat, Engine, Runner, RunnerError, ask
 from runtime.binding.answer_stream import Special
@@ -162,7 +163,9 @@ def test_a_call_is_read_once(cpp_build: Path, tmp_path: Path) -> None:
 BEGUN = TEMPLATE + "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}"
 
 
-@pytest.fixture(scope="module", params=[(), ("<think>", "</think>")], ids=["text", "special"])
+@pytest.fixture(
+    scope="module", params=[("<think>", "</think>"), *checked([()])], ids=["special", "text"]
+)
 def thinking_pte(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("thinking")
     return export_with_special_tokens(directory, request.param, BEGUN)

@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import torch
-from support.exported import Exported
+from support.loading import loaded
 from torch import Tensor
+
+from delegates import Step
+from delegates.xnnpack.lower import load
+from exporter.checkpoint import open_checkpoint
+from exporter.models.decoder import CausalLM
 
 PROMPTS = ["Once upon a time", "The dog was very", "Lily and Tom went to the park. They"]
 NEW_TOKENS = 60
@@ -42,7 +47,7 @@ def generate(tokenizer_file: Path, capfd: pytest.CaptureFixture[str]) -> Generat
     return run
 
 
-def greedy(step: Callable[[Tensor, Tensor], Tensor], prompt: list[int], eos: int) -> list[int]:
+def greedy(step: Step, prompt: list[int], eos: int) -> list[int]:
     """The most likely tokens after a prompt, as many as the stock runner is asked for."""
     tokens, at, said = torch.tensor([prompt]), 0, list[int]()
     with torch.no_grad():
@@ -64,13 +69,21 @@ def pieces_of(tokenizer: sentencepiece.SentencePieceProcessor, tokens: list[int]
     ]
 
 
+def recomputing(model: CausalLM) -> Step:
+    """A model without a cache: it reads the whole text anew."""
+    text: list[int] = []
+
+    def step(tokens: Tensor, at: Tensor) -> Tensor:
+        text[int(at) :] = tokens[0].tolist()
+        return model.logits(torch.tensor([text]))[:, -1]
+
+    return step
+
+
 @pytest.mark.parametrize("prompt", PROMPTS)
-@pytest.mark.parametrize(
-    ("fixture", "form"), [("stories_export", "eager"), ("stories_gptq_export", "lowered")]
-)
+@pytest.mark.parametrize("file", ["stories_pte", "stories_gptq_pte"])
 def test_stock_generates_the_tokens_of_the_model(
-    fixture: str,
-    form: str,
+    file: str,
     prompt: str,
     generate: Generate,
     tokenizer_file: Path,
@@ -78,12 +91,17 @@ def test_stock_generates_the_tokens_of_the_model(
 ) -> None:
     """In float32, those of eager. With int8 activations a rounding that falls the other way may
     turn a near tie, so there those of the program itself, whose logits the export compared."""
-    exported: Exported = request.getfixturevalue(fixture)
+    path: Path = request.getfixturevalue(file)
+    if file == "stories_pte":
+        step = recomputing(loaded(open_checkpoint(tokenizer_file.parent)))
+    else:
+        step = load(path)
+        assert step is not None
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer_file))
     ids = [tokenizer.bos_id(), *tokenizer.encode(prompt)]
-    expected = greedy(exported.forms()[form], ids, tokenizer.eos_id())
+    expected = greedy(step, ids, tokenizer.eos_id())
     assert len(expected) == NEW_TOKENS
-    assert generate(exported.path, prompt) == pieces_of(tokenizer, expected)
+    assert generate(path, prompt) == pieces_of(tokenizer, expected)
 
 
 def test_stock_continues_the_golden_text(
@@ -96,14 +114,14 @@ def test_stock_continues_the_golden_text(
 
 
 def test_the_runner_of_this_package_generates_the_same(
-    generate: Generate, stories_export: Exported, cpp_build: Path
+    generate: Generate, stories_pte: Path, cpp_build: Path
 ) -> None:
     from runtime import Runner
 
-    with Runner(stories_export.path, threads=1) as runner:
+    with Runner(stories_pte, threads=1) as runner:
         for prompt in PROMPTS:
             ours = "".join(runner.generate(prompt, NEW_TOKENS))
-            assert ours == "".join(generate(stories_export.path, prompt))
+            assert ours == "".join(generate(stories_pte, prompt))
 
 
 def test_stock_reads_the_facts(stories_gptq_pte: Path) -> None:

@@ -108,6 +108,12 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return find_or_make(_directory(), name, make, run, lambda: _digest() == STARTED)
 
 
+def kept_layers() -> Path:
+    """The cache of quantized layers that exports of the tests share; its keys have all that a
+    layer is made of."""
+    return _directory() / "layers"
+
+
 def find_or_make(
     root: Path, name: str, make: Callable[[Path], Path], run: Path, may_keep: Callable[[], bool]
 ) -> Path:

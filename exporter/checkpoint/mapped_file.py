@@ -1,0 +1,33 @@
+"""A file of weights in memory: tensors are views of it, and nothing is copied."""
+
+import mmap
+from pathlib import Path
+
+from exporter.errors import ExportError
+from exporter.json_object import LFS_POINTER, lfs_pointer
+
+
+class MappedFile:
+    """
+    Raises:
+        ExportError: on opening, if the file is missing, empty or only a pointer of Git LFS.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                if path.stat().st_size == 0:
+                    raise ExportError(f"{path} is empty (0 bytes); download it again.")
+                # A private mapping: a writable buffer for torch, and the file is never written.
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except OSError as error:
+            raise ExportError(
+                f"{path} cannot be opened ({error.strerror}); check the path and its permissions."
+            ) from None
+        if self._map[: len(LFS_POINTER)] == LFS_POINTER:
+            raise ExportError(lfs_pointer(path))
+
+    def release(self) -> None:
+        """Gives the pages back to the system; a view that is read again reads the file again."""
+        self._map.madvise(mmap.MADV_DONTNEED)
