@@ -11,11 +11,14 @@ from delegates.contract import Taken
 from delegates.methods import current_method, only_program
 from delegates.op_list.canonicalize import tidy
 from delegates.op_list.layout import PAGE_BYTES
+from delegates.passes.decomposed import decomposed
 from delegates.passes.in_place import passes_in_place
 from delegates.passes.weights import weights_not_copied
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig
+
+KEPT = torch.ops.aten.linear.default, torch.ops.aten.silu.default
 
 
 def to_edge_program(
@@ -24,12 +27,14 @@ def to_edge_program(
     """The edge program whose operators partition() knows."""
     from executorch.exir import EdgeCompileConfig, to_edge
 
+    if not with_etrecord:  # which keeps the program as captured, and where its nodes come from
+        program = decomposed(program, KEPT)
     with passes_in_place():
         return to_edge(
             {current_method(): program},
             constant_methods=dict(constant_methods),
             compile_config=EdgeCompileConfig(
-                preserve_ops=[torch.ops.aten.linear.default, torch.ops.aten.silu.default],
+                preserve_ops=list(KEPT),
                 _check_ir_validity=False,  # the verifier knows neither torchao's operators nor ours
                 _skip_dim_order=True,
             ),

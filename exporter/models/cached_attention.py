@@ -7,7 +7,6 @@ decompositions into ATen. Eager mode runs the decompositions.
 
 import torch
 from torch import Tensor
-from torch._decomp import register_decomposition
 from torch.nn import functional as F
 
 from exporter.models.int8_heads import in_int8, rotated_in_int8
@@ -143,12 +142,24 @@ def attend(
 
 
 _library.impl("cached_attention", cached_attention, "CompositeExplicitAutograd")
-register_decomposition(torch.ops.thimble.cached_attention.default)(cached_attention)
 _library.impl("shared_attention", shared_attention, "CompositeExplicitAutograd")
-register_decomposition(torch.ops.thimble.shared_attention.default)(shared_attention)
 
 
 @torch.library.register_fake("thimble::shared_attention", lib=_library)
-@torch.library.register_fake("thimble::cached_attention", lib=_library)
-def _cached_attention_fake(query: Tensor, *_: object, **__: object) -> Tensor:
+def _shared_attention_fake(query: Tensor, *_: object, **__: object) -> Tensor:
     return torch.empty_like(query, memory_format=torch.contiguous_format)
+
+
+@torch.library.register_fake("thimble::cached_attention", lib=_library)
+def _cached_attention_fake(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    start_pos: int,
+    *_: object,
+    **__: object,
+) -> Tensor:
+    key_cache.narrow(1, start_pos, query.shape[1])  # the positions must be those of the cache
+    return _shared_attention_fake(query)

@@ -7,7 +7,6 @@ there, or at 0.
 
 import torch
 from torch import Tensor
-from torch._decomp import register_decomposition
 from torch.nn import functional as F
 
 _EPS = 1e-6  # of the norms of queries and keys
@@ -118,7 +117,6 @@ def _heads(x: Tensor, size: int, count: int) -> Tensor:
 
 
 _library.impl("gated_delta_rule", gated_delta_rule, "CompositeExplicitAutograd")
-register_decomposition(torch.ops.thimble.gated_delta_rule.default)(gated_delta_rule)
 
 
 @torch.library.register_fake("thimble::gated_delta_rule", lib=_library)
