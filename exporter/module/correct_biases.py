@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 
+from delegates.passes.graph import arguments
 from exporter.module.round_weights import MOST, Products, rounded
 
 _aten = torch.ops.aten
@@ -55,15 +56,6 @@ def rounding_weights(prepared: GraphModule) -> Iterator[None]:
             _round(prepared, node, one)
 
 
-def _arguments(node: Node) -> dict[str, Any]:
-    """All that a convolution is called with, by the names of its schema."""
-    target: Any = node.target
-    known = target._schema.arguments
-    given = {argument.name: argument.default_value for argument in known}
-    given |= {argument.name: value for argument, value in zip(known, node.args, strict=False)}
-    return given | dict(node.kwargs)
-
-
 def _bias_name(node: Node) -> str:
     return str(getattr(node.args[2], "target", "")) if len(node.args) > 2 else ""
 
@@ -76,7 +68,7 @@ def _products(prepared: GraphModule, node: Node) -> Products | None:
     """For a convolution whose outputs have few weights."""
     observed: Any = node.args[1]
     weight = _tensor(prepared, observed.args[0])
-    given = _arguments(node)
+    given = arguments(node)
     if weight is None or weight[0].numel() > MOST or isinstance(given["padding"], str):
         return None
     given["kernel"] = list(weight.shape[2:])
