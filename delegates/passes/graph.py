@@ -22,6 +22,15 @@ def drop_checks(program: ExportedProgram) -> None:
     program.graph_module.recompile()
 
 
+def arguments(node: Node) -> dict[str, Any]:
+    """Returns all that an operator is called with, by the names of its schema."""
+    target: Any = node.target
+    known = target._schema.arguments
+    given = {argument.name: argument.default_value for argument in known}
+    given |= {argument.name: value for argument, value in zip(known, node.args, strict=False)}
+    return given | dict(node.kwargs)
+
+
 def call_like(replaced: Node, target: Any, *args: Any) -> Node:
     """A new call where the graph is being changed, with the source of the node it replaces."""
     node = replaced.graph.call_function(target, args)

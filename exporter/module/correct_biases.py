@@ -1,5 +1,5 @@
-"""Moves the biases of convolutions by what rounding their weights adds to their outputs on average
-(Nagel et al., 2019): thin layers, as depthwise ones, are off by as much in every place."""
+"""Rounds the weights of convolutions, and moves their biases by what that adds to their outputs on
+average (Nagel et al., 2019): thin layers, as depthwise ones, are off by as much in every place."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,14 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 
+from delegates.passes.graph import arguments
+from exporter.module.round_weights import MOST, Products, rounded
+
 _aten = torch.ops.aten
 _CONVOLUTIONS = _aten.conv1d.default, _aten.conv2d.default
 
 
 @dataclass
-class _Mean:
-    """Of a convolution's input, by channel."""
+class _Seen:
+    """Of a convolution's input: the mean by channel, and the products of those that are thin."""
 
+    products: Products | None
     total: Tensor | None = None
     count: int = 0
 
@@ -26,35 +30,60 @@ class _Mean:
         sums = x.double().sum([dim for dim in range(x.dim()) if dim != 1])
         self.total = sums if self.total is None else self.total + sums
         self.count += x.numel() // x.shape[1]
+        if self.products is not None:
+            self.products.add(x)
 
 
 @contextmanager
-def correcting_biases(prepared: GraphModule) -> Iterator[None]:
-    """Within it, a module that PT2E has prepared is calibrated; its biases are moved at the end."""
-    means: dict[Node, _Mean] = {}
+def rounding_weights(prepared: GraphModule) -> Iterator[None]:
+    """Within it, a module that PT2E has prepared is calibrated; at the end, its weights are rounded
+    and its biases moved."""
+    seen: dict[Node, _Seen] = {}
     handles = []
     for node in prepared.graph.nodes:
         observer = _observer(prepared, node.args[0]) if node.target in _CONVOLUTIONS else None
         if observer is not None and _observer(prepared, node.args[1]) is not None:
-            mean = means[node] = _Mean()
-            handles.append(observer.register_forward_hook(_noting(mean)))
+            one = seen[node] = _Seen(_products(prepared, node))
+            handles.append(observer.register_forward_hook(_noting(one)))
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
-    read_by = Counter(_bias_name(node) for node in means)
-    for node, mean in means.items():
-        if mean.total is not None and read_by[_bias_name(node)] == 1:
-            _correct(prepared, node, mean.total / mean.count)
+    read_by = Counter(_bias_name(node) for node in seen)
+    for node, one in seen.items():
+        if one.total is not None and read_by[_bias_name(node)] == 1:
+            _round(prepared, node, one)
 
 
 def _bias_name(node: Node) -> str:
     return str(getattr(node.args[2], "target", "")) if len(node.args) > 2 else ""
 
 
-def _noting(mean: _Mean) -> Any:
-    return lambda _, args, output: mean.add(output)
+def _noting(seen: _Seen) -> Any:
+    return lambda _, args, output: seen.add(output)
+
+
+def _products(prepared: GraphModule, node: Node) -> Products | None:
+    """For a convolution whose outputs have few weights."""
+    observed: Any = node.args[1]
+    weight = _tensor(prepared, observed.args[0])
+    given = arguments(node)
+    if weight is None or weight[0].numel() > MOST or isinstance(given["padding"], str):
+        return None
+    given["kernel"] = list(weight.shape[2:])
+    kernel, stride, padding, dilation = (
+        _both(given[name], weight.dim() - 2, rest)
+        for name, rest in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1))
+    )
+    return Products((kernel, stride, padding, dilation), given["groups"])
+
+
+def _both(numbers: Any, dims: int, rest: int) -> tuple[int, ...]:
+    """A number for each side of a picture; a sound is one of one line."""
+    values = [numbers] if isinstance(numbers, int) else list(numbers)
+    values = values * dims if len(values) == 1 else values
+    return (rest,) * (2 - dims) + tuple(values)
 
 
 def _observer(prepared: GraphModule, node: Any) -> Any:
@@ -63,26 +92,35 @@ def _observer(prepared: GraphModule, node: Any) -> Any:
     return prepared.get_submodule(str(node.target)) if is_part else None
 
 
-def _correct(prepared: GraphModule, node: Node, mean: Tensor) -> None:
+def _round(prepared: GraphModule, node: Node, seen: _Seen) -> None:
     observer: Any = _observer(prepared, node.args[1])
     observed: Any = node.args[1]
     weight = _tensor(prepared, observed.args[0])
     bias_node: Any = node.args[2] if len(node.args) > 2 else None
     bias = _tensor(prepared, bias_node)
+    assert seen.total is not None
     if weight is None or bias is None:
         return
-    scales = observer.calculate_qparams()[0].double().reshape(-1, *[1] * (weight.dim() - 1))
+    scales = observer.calculate_qparams()[0].double()
     if not bool(torch.isfinite(scales).all()) or scales.numel() != weight.shape[0]:
         return
-    exact = weight.double()
-    lost = exact - (exact / scales).round().clamp(-127, 127) * scales
+    exact, steps = weight.double(), scales.reshape(-1, *[1] * (weight.dim() - 1))
+    integers = (exact / steps).round().clamp(-127, 127) * steps
+    known = seen.products.total if seen.products is not None else None
+    if known is not None and bool(torch.isfinite(known).all()):
+        integers = rounded(weight, scales, known)
+        _put(prepared, observed.args[0], integers.to(weight.dtype))
+    lost, mean = exact - integers, seen.total / seen.count
     groups = mean.numel() // weight.shape[1]
     by_group = lost.flatten(2).sum(2).reshape(groups, -1, weight.shape[1])
     shift = (by_group @ mean.reshape(groups, -1, 1)).flatten()
-    # The user's module has the same tensor, and keeps it.
-    owner, _, name = str(bias_node.target).rpartition(".")
-    moved = nn.Parameter(bias + shift.to(bias.dtype), requires_grad=False)
-    setattr(prepared.get_submodule(owner), name, moved)
+    _put(prepared, bias_node, bias + shift.to(bias.dtype))
+
+
+def _put(prepared: GraphModule, node: Node, tensor: Tensor) -> None:
+    """Another tensor where a node reads one: the user's module has the same, and keeps it."""
+    owner, _, name = str(node.target).rpartition(".")
+    setattr(prepared.get_submodule(owner), name, nn.Parameter(tensor, requires_grad=False))
 
 
 def _tensor(prepared: GraphModule, node: Any) -> Tensor | None:

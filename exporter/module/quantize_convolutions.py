@@ -1,6 +1,7 @@
 """Stores a captured module's convolutions in int8, by PyTorch's own PT2E."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from exporter.module.correct_biases import correcting_biases
+from exporter.module.correct_biases import rounding_weights
 from exporter.module.source import Inputs
 from exporter.module.state import state_kept
 
@@ -17,6 +18,10 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
 _aten = torch.ops.aten
 # Integers of branches with one scale lose those of the smaller ones.
 _FLOAT = (_aten.cat.default, _aten.linear.default, _aten.mul.Tensor)
+
+# Of a weight. The quantizer's own, 2^-12, leaves few levels to channels of small weights; with a
+# much smaller one the integers of their biases would overflow.
+_LEAST_SCALE = 2.0**-20
 
 
 def convolutions_of(module: nn.Module) -> dict[str, nn.Module]:
@@ -43,10 +48,14 @@ def quantize_convolutions(
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
     )
+    from torchao.quantization.pt2e import PerChannelMinMaxObserver
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     quantizer = XNNPACKQuantizer()
-    quantizer.set_global(get_symmetric_quantization_config(is_per_channel=True))
+    config = get_symmetric_quantization_config(is_per_channel=True)
+    least = PerChannelMinMaxObserver.with_args(eps=_LEAST_SCALE)
+    weight = replace(config.weight, observer_or_fake_quant_ctr=least)
+    quantizer.set_global(replace(config, weight=weight))
     quantizer.set_filter_function(_is_integer(left))
     # What XNNPACK fuses into a convolution has this name there.
     program = program.run_decompositions({_aten.relu6.default: _relu6})
@@ -54,7 +63,7 @@ def quantize_convolutions(
         prepared: Any = prepare_pt2e(program.module(), quantizer)
     # Observers, which are buffers too, keep what they see.
     changed = set(program.graph_signature.buffers_to_mutate.values())
-    with correcting_biases(prepared), state_kept(prepared, changed):
+    with rounding_weights(prepared), state_kept(prepared, changed):
         for inputs in calibration:
             inputs.call(prepared)
     converted: GraphModule = convert_pt2e(prepared)

@@ -28,7 +28,7 @@ from delegates.op_list.graph import Constants
 from delegates.op_list.ops import Values
 from delegates.op_list.partition import find_calls
 from delegates.op_list.peepholes import PEEPHOLES, Peephole
-from delegates.op_list.peepholes.activate import activate_in_linear
+from delegates.op_list.peepholes.activate import activate_in_place
 
 LENGTHS = [20, 3, 1]
 # Every peephole has something to do here: values that are normed keep three linears apart.
@@ -172,7 +172,7 @@ def test_all_peepholes_together(fused: Run) -> None:
 
 
 # Of decoders: the other one merges where texts are read, as encoder_test.cpp runs it.
-OF_DECODERS = [peephole for peephole in PEEPHOLES if peephole is not activate_in_linear]
+OF_DECODERS = [peephole for peephole in PEEPHOLES if peephole is not activate_in_place]
 
 
 @pytest.mark.parametrize(

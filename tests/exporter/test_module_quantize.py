@@ -8,6 +8,7 @@ import pytest
 import support.module_integers as integers
 import torch
 from support.exported import Quiet
+from torch.nn import functional
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
@@ -15,6 +16,7 @@ from exporter.module import quantize_convolutions
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
 from exporter.module.quality import measure
+from exporter.module.round_weights import Products, rounded
 from exporter.module.source import Inputs
 from exporter.module.source_name import SourceName, check_quant, source_name
 from runtime import Program, RunnerError
@@ -84,9 +86,34 @@ def test_rounding_moves_no_channel_on_average(monkeypatch: pytest.MonkeyPatch) -
         apart = [(integers(one) - module(one)).mean((0, 2, 3)) for one in pictures]
         return float(torch.stack(apart).mean(0).abs().max())
 
+    module.weight[0] *= 1e-3
+    found = quantize_convolutions.quantize_convolutions(program, (), calibration)
+    scales = [numbers for name, numbers in found.named_buffers() if "scale" in name]
+    assert min(float(numbers.min()) for numbers in scales) < 1.1e-3 / 127  # of small weights
+    module.weight[0] *= 1e3
+
     corrected = moved()
-    monkeypatch.setattr(quantize_convolutions, "correcting_biases", lambda _: nullcontext())
+    monkeypatch.setattr(quantize_convolutions, "rounding_weights", lambda _: nullcontext())
     assert corrected < 0.3 * moved()
+
+
+def test_few_weights_make_up_for_each_other() -> None:
+    """Neighbours in a smooth picture are alike: what one of nine weights loses, others can give."""
+    torch.manual_seed(0)
+    picture = functional.interpolate(torch.randn(2, 6, 5, 5), (40, 40), mode="bilinear")
+    products = Products(((3, 3), (1, 1), (0, 0), (1, 1)), 6)
+    products.add(picture)
+    weight, scales = torch.randn(6, 1, 3, 3), torch.full((6,), 0.05)
+    assert products.total is not None
+    found = rounded(weight, scales, products.total)
+    nearest = (weight / 0.05).round() * 0.05
+    steps = found / 0.05
+    assert (steps - steps.round()).abs().max() < 1e-5
+
+    def lost(other: torch.Tensor) -> float:
+        return float(functional.conv2d(picture, other.float() - weight, groups=6).norm())
+
+    assert lost(found) < 0.5 * lost(nearest)
 
 
 def test_a_module_without_layers_is_refused(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from torch import Tensor
 from torch.fx import Node
 
 from delegates.op_list.graph import args_of
-from delegates.op_list.rewrite.editing import Editing, arguments, value_of
+from delegates.op_list.rewrite.editing import Editing, value_of
 from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import Placed, concrete
+from delegates.passes.graph import arguments
 
 _aten = torch.ops.aten
 _CALL = _aten.scaled_dot_product_attention.default

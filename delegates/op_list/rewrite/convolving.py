@@ -11,9 +11,10 @@ from torch.fx import Node
 from delegates.op_list.graph import args_of
 from delegates.op_list.layout import BLOCK_ROWS
 from delegates.op_list.operators import windows
-from delegates.op_list.rewrite.editing import arguments, is_float
+from delegates.op_list.rewrite.editing import is_float
 from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import Placed, row_of
+from delegates.passes.graph import arguments
 
 _aten = torch.ops.aten
 _thimble = torch.ops.thimble

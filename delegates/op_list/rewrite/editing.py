@@ -55,15 +55,6 @@ class Editing:
         self.program.graph_module.recompile()
 
 
-def arguments(node: Node) -> dict[str, Any]:
-    """Returns all that an operator is called with, by the names of its schema."""
-    target: Any = node.target
-    known = target._schema.arguments
-    given = {argument.name: argument.default_value for argument in known}
-    given |= {argument.name: value for argument, value in zip(known, node.args, strict=False)}
-    return given | dict(node.kwargs)
-
-
 def value_of(node: Any) -> Tensor | None:
     """A node's fake tensor; None if it is not one tensor."""
     value = node.meta.get("val") if isinstance(node, Node) else None

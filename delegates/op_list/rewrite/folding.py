@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.fx import Node
 
 from delegates.op_list.graph import args_of
-from delegates.op_list.rewrite.editing import Editing, arguments, value_of
+from delegates.op_list.rewrite.editing import Editing, value_of
+from delegates.passes.graph import arguments
 
 _aten = torch.ops.aten
 BATCH_NORMS = (

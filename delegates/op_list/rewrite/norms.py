@@ -2,7 +2,8 @@
 
 import torch
 
-from delegates.op_list.rewrite.editing import Editing, arguments, is_float
+from delegates.op_list.rewrite.editing import Editing, is_float
+from delegates.passes.graph import arguments
 
 _CALL = torch.ops.aten.layer_norm.default
 

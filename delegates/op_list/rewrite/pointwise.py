@@ -8,9 +8,9 @@ from torch.fx import Node
 
 from delegates.op_list.graph import args_of
 from delegates.op_list.rewrite.arithmetic import multiplied
-from delegates.op_list.rewrite.editing import arguments
 from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import Placed
+from delegates.passes.graph import arguments
 
 _aten = torch.ops.aten
 _NAMED = {

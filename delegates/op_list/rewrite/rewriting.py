@@ -11,7 +11,7 @@ from delegates.op_list.graph import args_of
 from delegates.op_list.rewrite.arithmetic import added, batch_norm, multiplied
 from delegates.op_list.rewrite.attending import attend
 from delegates.op_list.rewrite.convolving import convolve, mean, pool
-from delegates.op_list.rewrite.editing import Editing, arguments, is_float, value_of
+from delegates.op_list.rewrite.editing import Editing, is_float, value_of
 from delegates.op_list.rewrite.folding import BATCH_NORMS
 from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import (
@@ -23,6 +23,7 @@ from delegates.op_list.rewrite.places import (
     row_of,
 )
 from delegates.op_list.rewrite.pointwise import POINTWISE, pointwise
+from delegates.passes.graph import arguments
 
 _aten = torch.ops.aten
 _thimble = torch.ops.thimble

@@ -4,6 +4,7 @@
 
 #include "delegate/ops/checker.h"
 #include "delegate/ops/context.h"
+#include "delegate/ops/float_tiles.h"
 #include "delegate/ops/low_rank_products.h"
 #include "delegate/ops/row_needs.h"
 #include "delegate/threads/share.h"
@@ -23,11 +24,6 @@ constexpr size_t kMatvecPairs = 4;
 
 /// Outputs of a gated linear that a thread works on at a time, in pairs of blocks.
 constexpr size_t gated_pairs(size_t rows) { return rows <= kMatvecRows ? kMatvecPairs : 1; }
-
-/// Rows from which on those of a float product go through all blocks of its weight a tile at a
-/// time: what they read and write stays in the second-level cache.
-constexpr size_t kFewFloatRows = 64;
-constexpr size_t kTileFloats = size_t{128} << 10;
 
 /// Bytes of each row that a pair of blocks uses.
 constexpr size_t kPairBytes = 2 * kBlockRows * sizeof(float);
@@ -178,10 +174,7 @@ class Linear {
     const size_t columns = norm_ != nullptr ? shape_.columns : x_stride_;
     const float* const x = norm_ != nullptr ? normed_ : x_;
     const size_t stride = context_.stride(op_.output), width = context_.width(op_.output);
-    const size_t threads = context_.threads(), parts = threads == 1 ? 1 : 2 * threads;
-    const size_t most =
-        std::min(kTileFloats / (shape_.columns + width), kernels::divide_up(rows_.count, parts));
-    const size_t tile = kernels::round_up(std::max<size_t>(most, 1), kernels::kBlockRows);
+    const size_t tile = float_tile_rows(shape_.columns + width, rows_.count, context_.threads());
     context_.team.share_out(
         context_.thread, kernels::divide_up(rows_.count, tile), 1, [&](Range tiles) {
           for (size_t at = tiles.first; at < tiles.last; ++at) {
@@ -200,15 +193,9 @@ class Linear {
   /// integers, and when all are ready, its share of the outputs.
   void multiply_parts(size_t parts) const {
     const size_t blocks = weight_.blocks();
-    LinearArgs args{quantized_,
-                    weight_,
-                    0,
-                    0,
-                    context_.row(op_.output, rows_.first),
-                    context_.stride(op_.output),
-                    bias_,
-                    op_.accumulate,
-                    scratch_};
+    float* const y = context_.row(op_.output, rows_.first);
+    LinearArgs args{quantized_, weight_,        0,       0, y, context_.stride(op_.output),
+                    bias_,      op_.accumulate, scratch_};
     int32_t* const sums = context_.workspace.sums();
     const Range mine = share(blocks * parts, context_.thread, context_.threads());
     for (size_t i = mine.first; i < mine.last; i += args.last_block - args.first_block) {

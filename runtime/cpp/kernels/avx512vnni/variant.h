@@ -15,5 +15,7 @@ constexpr size_t kAttentionRows = 12, kAttentionVectors = 2;
 constexpr size_t kByteRows = 12;
 /// Rows of a float32 product, four accumulators each, that fit the registers.
 constexpr size_t kFloatRows = 4;
+/// Rows and blocks of one, one chain of each at a time, that do.
+constexpr size_t kTileRows = 8, kTileBlocks = 2;
 
 }  // namespace thimble::kernels::avx512vnni

@@ -15,5 +15,7 @@ constexpr size_t kAttentionRows = 6, kAttentionVectors = 1;
 constexpr size_t kByteRows = 6;
 /// Rows of a float32 product, four accumulators each, that fit the registers.
 constexpr size_t kFloatRows = 1;
+/// Rows and blocks of one, one chain of each at a time, that do.
+constexpr size_t kTileRows = 6, kTileBlocks = 1;
 
 }  // namespace thimble::kernels::neon_i8mm

@@ -35,29 +35,30 @@ void windows(const DepthwiseArgs& args, size_t first, size_t column, Activation 
   });
 }
 
-template <bool kWhole, typename Activation>
-void all_windows(const DepthwiseArgs& args, size_t column, Activation activation) {
-  size_t first = 0;
-  for (; first + kTogether <= args.windows; first += kTogether) {
-    windows<kTogether, kWhole>(args, first, column, activation);
+/// All columns of some windows: numbers that lie beside each other are read one after the other.
+template <size_t kOutputs, typename Activation>
+void all_columns(const DepthwiseArgs& args, size_t first, Activation activation) {
+  size_t column = 0;
+  for (; column + kLanes <= args.columns; column += kLanes) {
+    windows<kOutputs, true>(args, first, column, activation);
   }
-  for (; first < args.windows; ++first) windows<1, kWhole>(args, first, column, activation);
+  if (column < args.columns) windows<kOutputs, false>(args, first, column, activation);
 }
 
 template <typename Activation>
-void all_columns(const DepthwiseArgs& args, Activation activation) {
-  size_t column = 0;
-  for (; column + kLanes <= args.columns; column += kLanes) {
-    all_windows<true>(args, column, activation);
+void all_windows(const DepthwiseArgs& args, Activation activation) {
+  size_t first = 0;
+  for (; first + kTogether <= args.windows; first += kTogether) {
+    all_columns<kTogether>(args, first, activation);
   }
-  if (column < args.columns) all_windows<false>(args, column, activation);
+  for (; first < args.windows; ++first) all_columns<1>(args, first, activation);
 }
 
 }  // namespace
 
 void depthwise(const DepthwiseArgs& args) {
-  if (!is_activation(args.activation)) return all_columns(args, [](F32x16 sum) { return sum; });
-  with_activation(args.activation, [&](auto activation) { all_columns(args, activation); });
+  if (!is_activation(args.activation)) return all_windows(args, [](F32x16 sum) { return sum; });
+  with_activation(args.activation, [&](auto activation) { all_windows(args, activation); });
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -19,5 +19,7 @@ constexpr size_t kAttentionRows = 1, kAttentionVectors = 1;
 constexpr size_t kByteRows = 1;
 /// Rows of a float32 product, four accumulators each, that fit the registers.
 constexpr size_t kFloatRows = 1;
+/// Rows and blocks of one, one chain of each at a time, that do.
+constexpr size_t kTileRows = 2, kTileBlocks = 1;
 
 }  // namespace thimble::kernels::wasm_simd
