@@ -54,7 +54,10 @@ class CompiledTokenizer:
 
 
 def compile_tokenizer(
-    path: Path, model_directory: Path | None = None, rows: int | None = None
+    path: Path,
+    model_directory: Path | None = None,
+    rows: int | None = None,
+    with_template: bool = True,
 ) -> CompiledTokenizer:
     """Compiles the tokenizer in a directory, or in a file of any supported kind.
 
@@ -65,11 +68,12 @@ def compile_tokenizer(
     Args:
         model_directory: the directory of the model's own first two configs, if it is another one.
         rows: how many tokens the model has an embedding for; added tokens beyond them are dropped.
+        with_template: whether tokens that it puts around texts matter; if not, they may be any.
 
     Raises:
         TokenizerError: there is no tokenizer, or it is damaged or not supported.
     """
-    spec = read_specification(path, model_directory)
+    spec = read_specification(path, model_directory, with_template)
     dropped = [] if rows is None else drop_beyond(spec, rows)
     if dropped:
         spec.notes.append(
@@ -86,7 +90,9 @@ def compile_tokenizer(
     )
 
 
-def read_specification(path: Path, model_directory: Path | None = None) -> TokenizerSpec:
+def read_specification(
+    path: Path, model_directory: Path | None = None, with_template: bool = True
+) -> TokenizerSpec:
     """Returns a tokenizer of any supported kind; see `compile_tokenizer`."""
     source = find_tokenizer(path)
     if source.kind is TokenizerKind.GGUF:
@@ -97,7 +103,7 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
     special = read_special_tokens(source.directory, model_directory)
     if source.kind is TokenizerKind.SENTENCEPIECE and special.names_class and not special.kind:
         special = special.with_defaults(named_pieces(source.path))
-    spec = _read(source, special)
+    spec = _read(source, special, with_template)
     apply_configs(spec, special, model_directory, source.kind)
     spec.named = {name: special.text(name) or "" for name in special.named}
     if not special.config:
@@ -108,10 +114,12 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
     return spec
 
 
-def _read(source: TokenizerSource, special: SpecialTokens) -> TokenizerSpec:
+def _read(source: TokenizerSource, special: SpecialTokens, with_template: bool) -> TokenizerSpec:
     converted = tokenizer_document(source, special)
     if converted is not None:
         document, notes = converted
+        if not with_template:
+            document = {**document, "post_processor": None}
         spec = read_document(document, source.path)
         spec.notes += notes
         if source.kind is TokenizerKind.VOCAB_AND_MERGES and special.kind != QWEN2:
