@@ -47,7 +47,8 @@ def spec(config: Mapping[str, Any]) -> WhisperSpec:
     refuse(config, "scale_embedding", False)
     refuse(config, "tie_word_embeddings", True)
     names = [name for name in WhisperSpec.__annotations__ if name not in _FIXED]
-    read = WhisperSpec(**{name: count(config, name) for name in names})
+    sizes: dict[str, Any] = {name: count(config, name) for name in names}
+    read = WhisperSpec(**sizes)
     for name in ("encoder_attention_heads", "decoder_attention_heads"):
         heads = getattr(read, name)
         if read.d_model % heads:
@@ -94,7 +95,9 @@ class Attention(nn.Module):
         return self.out_proj(out.transpose(1, 2).flatten(2))
 
 
-class EncoderLayer(nn.Module):
+class Layer(nn.Module):
+    """What those of the encoder and of the decoder have."""
+
     def __init__(self, size: int, heads: int, ffn_dim: int) -> None:
         super().__init__()
         self.self_attn = Attention(size, heads)
@@ -106,21 +109,23 @@ class EncoderLayer(nn.Module):
     def feed_forward(self, x: Tensor) -> Tensor:
         return x + self.fc2(F.gelu(self.fc1(self.final_layer_norm(x))))
 
+
+class EncoderLayer(Layer):
     def forward(self, x: Tensor) -> Tensor:
         rows = self.self_attn_layer_norm(x)
         keys, values = self.self_attn.k_proj(rows), self.self_attn.v_proj(rows)
         return self.feed_forward(x + self.self_attn(rows, keys, values))
 
 
-class DecoderLayer(EncoderLayer):
-    """That of an encoder, which attends to the window as well."""
+class DecoderLayer(Layer):
+    """It attends to the window as well."""
 
     def __init__(self, size: int, heads: int, ffn_dim: int) -> None:
         super().__init__(size, heads, ffn_dim)
         self.encoder_attn = Attention(size, heads)
         self.encoder_attn_layer_norm = nn.LayerNorm(size)
 
-    def step(
+    def forward(
         self, x: Tensor, cached: Sequence[Tensor], window: Sequence[Tensor], bias: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns the layer's output for one token, and its key and value.
@@ -186,7 +191,7 @@ class WindowEncoder(nn.Module):
     def __init__(self, model: Whisper) -> None:
         super().__init__()
         self.encoder = model.encoder
-        attentions = [layer.encoder_attn for layer in model.decoder.layers]
+        attentions: list[Any] = [layer.encoder_attn for layer in model.decoder.layers]
         self.k_proj = nn.ModuleList(attention.k_proj for attention in attentions)
         self.v_proj = nn.ModuleList(attention.v_proj for attention in attentions)
 
@@ -227,7 +232,7 @@ class TextDecoder(nn.Module):
         for index, layer in enumerate(decoder.layers):
             cached = keys[index], values[index]
             window = cross_keys[index], cross_values[index]
-            x, key, value = layer.step(x, cached, window, bias)
+            x, key, value = layer(x, cached, window, bias)
             new_keys.append(key)
             new_values.append(value)
         logits = F.linear(decoder.layer_norm(x), decoder.embed_tokens.weight)

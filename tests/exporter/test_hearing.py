@@ -115,6 +115,16 @@ def test_long_sound_is_cut_where_it_is_quiet(
     assert "".join(window["text"] for window in got["windows"]).strip() == got["text"].strip()
 
 
+def test_silence_has_no_text(exported: tuple[Path, Any], cpp_build: Path, tmp_path: Path) -> None:
+    """Alone, and behind what is louder by more than the model is given."""
+    pte, _ = exported
+    for before in (0, 1.4):
+        samples = np.concatenate([spoken(before, 500), np.zeros(5 * RATE, "<f4")])
+        got = transcribe(cpp_build, pte, "--audio", write_wav(tmp_path / "x.wav", samples))
+        spoken_of, *silent = (bool(window["tokens"]) for window in got["windows"])
+        assert spoken_of == (before > 0) and silent and not any(silent)
+
+
 def test_several_sounds_and_standard_input(
     exported: tuple[Path, Any], cpp_build: Path, tmp_path: Path
 ) -> None:
@@ -215,8 +225,13 @@ def test_whisper_tiny(cpp_build: Path, tmp_path: Path) -> None:
     result = export_hearing(HearingOptions(tmp_path / "tiny.en", tmp_path / "w.pte"), Quiet())
     one_call(result)
     for file in recordings(tmp_path):
-        command = [cpp_build / "sound_cli", "samples", file, str(RATE)]
+        command: list[str | Path] = [cpp_build / "sound_cli", "samples", file, str(RATE)]
         samples = np.frombuffer(subprocess.run(command, capture_output=True).stdout, "<f4")
+        noise = np.random.default_rng(0).normal(0, 0.01, 9 * RATE).astype("<f4")
+        quiet = transcribe(
+            cpp_build, result.out, "--audio", write_wav(tmp_path / "noise.wav", noise)
+        )
+        assert quiet["text"] == ""
         for part in (samples[: 30 * RATE], samples[-9 * RATE :], samples[: 2 * RATE]):
             path = write_wav(tmp_path / "x.wav", part)
             got = transcribe(cpp_build, result.out, "--audio", path)

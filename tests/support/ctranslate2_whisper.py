@@ -84,10 +84,9 @@ def write_checkpoint(stored: Path, directory: Path) -> Any:
             "ffn_dim": 4 * size,
         }.items()
     }
-    config = transformers.WhisperConfig(
-        **{"vocab_size": vocab_size, "d_model": size, "decoder_start_token_id": _START},
-        **{**ends, **parts},
-    )
+    sizes = {"vocab_size": vocab_size, "d_model": size, "decoder_start_token_id": _START}
+    fields: dict[str, Any] = {**sizes, **ends, **parts}
+    config = transformers.WhisperConfig(**fields)
     tensors = {
         "model.encoder.embed_positions.weight": weights["encoder/position_encodings/encodings"],
         "model.decoder.embed_positions.weight": weights["decoder/position_encodings/encodings"],

@@ -10,12 +10,23 @@
 namespace thimble {
 namespace {
 
-constexpr double kCutSeconds = 5;      // at the end of a window, where it may be cut
+constexpr double kCutSeconds = 5;  // at the end of a window, where it may be cut
+// A window is silence if this is as probable, and its text is not, on average of its tokens: the
+// limits of openai-whisper. The token that says so is the one before that of no timestamps.
+constexpr double kNoSpeech = 0.6, kUnsure = -1;
 constexpr size_t kLeastTokens = 8;     // of a text, with what begins it
 constexpr double kQuietSeconds = 0.2;  // that are compared
 
 const uint8_t* bytes_of(std::string_view blob) {
   return reinterpret_cast<const uint8_t*>(blob.data());
+}
+
+/// The logarithm of a token's probability.
+double log_probability(const std::vector<float>& logits, int32_t token) {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - most);
+  return logits[static_cast<size_t>(token)] - most - std::log(sum);
 }
 
 int32_t likeliest(const std::vector<float>& logits) {
@@ -65,7 +76,8 @@ Status Transcriber::load_settings() {
     return Status::error("its features do not fit its encoder: export it again");
   }
   const auto vocab_size = static_cast<int32_t>(decoder_->vocab_size());
-  std::vector<int32_t> tokens{settings_.start, settings_.end, settings_.no_timestamps};
+  std::vector<int32_t> tokens{settings_.start, settings_.end, settings_.no_timestamps,
+                              settings_.no_timestamps - 1};
   tokens.insert(tokens.end(), settings_.suppress.begin(), settings_.suppress.end());
   tokens.insert(tokens.end(), settings_.begin_suppress.begin(), settings_.begin_suppress.end());
   for (const Language& language : settings_.languages) tokens.push_back(language.token);
@@ -109,19 +121,21 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
     log_mel_->compute(sound, begin, count, part.data());
     const size_t used = begin + count < frames ? quietest_end(part) : count;
     end = begin + used;
-    LogMel::normalize(*largest, part.size(), part.data());
-    // What follows is silence, as at the end of a sound.
-    float silence = *largest - 8;
-    LogMel::normalize(*largest, 1, &silence);
-    std::fill(features.begin(), features.end(), silence);
-    for (size_t mel = 0; mel < settings.n_mels; ++mel) {
-      std::copy_n(&part[mel * count], used, &features[mel * most]);
-    }
-    Status status = decoder_->encode(features);
     WindowText window;
     window.begin_s = static_cast<double>(begin) * frame_s;
     window.end_s = std::min(static_cast<double>(end) * frame_s, pcm.seconds());
-    if (status.ok()) status = write(options, &transcript.language, &window);
+    float silence = std::max(LogMel::kLeast, *largest - LogMel::kRange);
+    const bool silent =
+        std::all_of(part.begin(), part.end(), [&](float feature) { return feature <= silence; });
+    LogMel::normalize(*largest, part.size(), part.data());
+    LogMel::normalize(*largest, 1, &silence);
+    std::fill(features.begin(), features.end(), silence);  // as behind the end of a sound
+    for (size_t mel = 0; mel < settings.n_mels; ++mel) {
+      std::copy_n(&part[mel * count], used, &features[mel * most]);
+    }
+    Status status;
+    if (!silent) status = decoder_->encode(features);
+    if (!silent && status.ok()) status = write(options, &transcript.language, &window);
     if (!status.ok()) return status;
     transcript.tokens += static_cast<int64_t>(window.tokens.size());
     on_text(window);
@@ -173,6 +187,8 @@ Status Transcriber::write(const TranscribeOptions& options, std::string* languag
                           WindowText* window) {
   std::vector<float> logits;
   Status status = decoder_->step(settings_.start, &logits);
+  const bool silent =
+      status.ok() && std::exp(log_probability(logits, settings_.no_timestamps - 1)) > kNoSpeech;
   std::vector<int32_t> prompt;
   if (status.ok() && !settings_.languages.empty()) {
     if (language->empty()) {
@@ -191,9 +207,11 @@ Status Transcriber::write(const TranscribeOptions& options, std::string* languag
     if (status.ok()) status = decoder_->step(token, &logits);
   }
   const size_t room = decoder_->max_tokens() - 1 - prompt.size();
+  double sureness = 0;
   while (status.ok()) {
     suppress(window->tokens.empty(), &logits);
     const int32_t token = likeliest(logits);
+    if (silent) sureness += log_probability(logits, token);
     if (token == settings_.end) break;
     window->tokens.push_back(token);
     // Times, which a model may write unasked, are no text.
@@ -201,6 +219,10 @@ Status Transcriber::write(const TranscribeOptions& options, std::string* languag
     if (window->tokens.size() == room) break;
     if (options.interrupted != nullptr && *options.interrupted) break;
     status = decoder_->step(token, &logits);
+  }
+  if (silent && sureness < kUnsure * static_cast<double>(window->tokens.size() + 1)) {
+    window->tokens.clear();
+    window->text.clear();
   }
   window->text = with_valid_utf8(window->text);
   return status;

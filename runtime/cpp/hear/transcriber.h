@@ -61,6 +61,7 @@ class Transcriber {
   Result<float> largest(const ResampledSound& sound) const;
   /// Where a window ends, in frames behind its begin; `features` are its.
   size_t quietest_end(const std::vector<float>& features) const;
+  /// Writes a window's text: none if the model takes it for silence, and is not sure of a text.
   Status write(const TranscribeOptions& options, std::string* language, WindowText* window);
   void suppress(bool first, std::vector<float>* logits) const;
 
