@@ -31,6 +31,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "embed": {"core", "tokenizer", "model"},
     "sound": {"core"},
     "tensors": {"core", "platform", "constraint", "model"},
+    "hear": {"core", "tokenizer", "model", "sound", "tensors"},
     "answer": {"core", "platform", "tokenizer", "constraint", "model"},
     "draft": {"core", "answer", "model"},
     "runner": {"core", "platform", "tokenizer", "constraint", "model", "answer", "draft"},
@@ -41,7 +42,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     },
     "program": {
         *("core", "platform", "tokenizer", "constraint", "model", "embed", "tensors"),
-        *("answer", "runner"),
+        *("answer", "runner", "sound", "hear"),
     },
     "java": {"c_interface"},
     "web": {"c_interface"},

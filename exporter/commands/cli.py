@@ -187,6 +187,11 @@ def main(request: Request) -> None:
         )
     if request.cache is not None and request.no_cache:
         raise click.UsageError("--cache and --no-cache contradict each other; use only one.")
+    from exporter.commands.hearing import names_hearing, run_hearing_export
+
+    hearing = names_hearing(request)
+    if hearing and (request.explain or request.explain_json is not None):
+        raise click.UsageError("--explain does not support models that hear yet.")
     from exporter.commands.embedding import names_encoder, run_embedding_export
 
     encoder = names_encoder(request)
@@ -201,6 +206,9 @@ def main(request: Request) -> None:
         return
     if request.out is None:
         raise click.UsageError("No output file was given; add --out model.pte.")
+    if hearing:
+        run_hearing_export(request, _options_given())
+        return
     if encoder:
         source = click.get_current_context().get_parameter_source("scheme")
         default = source is ParameterSource.DEFAULT

@@ -1,6 +1,6 @@
 """From a user's modules to a `.pte`: the complete export, in order."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,12 +52,30 @@ def export_module(options: ModuleOptions, listener: Listener = SILENT) -> Module
     Raises:
         ExportError, QuantError, DelegateError: with the sentence to show.
     """
+    source = options.source
+    return export_made(options, source.path, lambda: make_methods(source), {}, listener)
+
+
+def export_made(
+    options: ModuleOptions,
+    source: Path,
+    make: Callable[[], Mapping[str, Made]],
+    named_data: Mapping[str, bytes],
+    listener: Listener,
+) -> ModuleResult:
+    """Does what export_module() does, of modules that are made in another way.
+
+    Args:
+        source: what they are made of, which no output may replace.
+        make: returns them by their methods' names.
+        named_data: additional blobs for the file.
+    """
     delegates = get_delegates(options.delegate)
     check_takes_modules(delegates)
-    check_outputs(options.out, options.etrecord, [options.source.path])
+    check_outputs(options.out, options.etrecord, [source])
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         listener.stage("capture")
-        methods = _captured(make_methods(options.source))
+        methods = _captured(make())
         tried = {name: samples_of(method) for name, method in methods.items()}
         if options.quant != "none":
             listener.stage("quantize")
@@ -70,7 +88,11 @@ def export_module(options: ModuleOptions, listener: Listener = SILENT) -> Module
         listener.stage("lower")
         report = _describe(options, methods)
         room = REPORT_BYTES * len(methods)
-        blobs = {SIGNATURE: _reserved(methods), REPORT: encode_report(report, room)}
+        blobs = {
+            **named_data,
+            SIGNATURE: _reserved(methods),
+            REPORT: encode_report(report, room),
+        }
         programs = {name: method.program for name, method in methods.items()}
         lowered = lower_module(delegates, programs, blobs, etrecord is not None)
         delegations = lowered.reports

@@ -56,7 +56,10 @@ class CompiledTokenizer:
 
 
 def compile_tokenizer(
-    path: Path, model_directory: Path | None = None, rows: int | None = None
+    path: Path,
+    model_directory: Path | None = None,
+    rows: int | None = None,
+    with_template: bool = True,
 ) -> CompiledTokenizer:
     """Compiles the tokenizer in a directory, or in a file of any supported kind.
 
@@ -67,11 +70,12 @@ def compile_tokenizer(
     Args:
         model_directory: the directory of the model's own first two configs, if it is another one.
         rows: how many tokens the model has an embedding for; added tokens beyond them are dropped.
+        with_template: whether tokens that it puts around texts matter; if not, they may be any.
 
     Raises:
         TokenizerError: there is no tokenizer, or it is damaged or not supported.
     """
-    spec = read_specification(path, model_directory)
+    spec = read_specification(path, model_directory, with_template)
     dropped = [] if rows is None else drop_beyond(spec, rows)
     if dropped:
         spec.notes.append(
@@ -89,7 +93,9 @@ def compile_tokenizer(
     )
 
 
-def read_specification(path: Path, model_directory: Path | None = None) -> TokenizerSpec:
+def read_specification(
+    path: Path, model_directory: Path | None = None, with_template: bool = True
+) -> TokenizerSpec:
     """Returns a tokenizer of any supported kind; see `compile_tokenizer`."""
     source = find_tokenizer(path)
     if source.kind is TokenizerKind.GGUF:
@@ -100,7 +106,7 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
     special = read_special_tokens(source.directory, model_directory)
     if source.kind is TokenizerKind.SENTENCEPIECE and special.names_class and not special.kind:
         special = special.with_defaults(named_pieces(source.path))
-    spec = _read(source, special)
+    spec = _read(source, special, with_template)
     apply_configs(spec, special, model_directory, source.kind)
     if special.config.get("split_special_tokens") is True:
         spec.notes.append(
@@ -116,10 +122,12 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
     return spec
 
 
-def _read(source: TokenizerSource, special: SpecialTokens) -> TokenizerSpec:
+def _read(source: TokenizerSource, special: SpecialTokens, with_template: bool) -> TokenizerSpec:
     converted = tokenizer_document(source, special)
     if converted is not None:
         document, notes = converted
+        if not with_template:
+            document = {**document, "post_processor": None}
         spec = read_document(document, source.path)
         spec.notes += notes
         if source.kind is TokenizerKind.VOCAB_AND_MERGES and special.kind != QWEN2:

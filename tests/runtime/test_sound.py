@@ -71,7 +71,7 @@ def sound(cpp_build: Path, tmp_path: Path) -> Any:
         if isinstance(argument, bytes):
             (tmp_path / "blob").write_bytes(argument)
         last = tmp_path / "blob" if isinstance(argument, bytes) else str(argument)
-        command = [cpp_build / "sound_cli", what, tmp_path / "x.wav", last]
+        command: list[str | Path] = [cpp_build / "sound_cli", what, tmp_path / "x.wav", last]
         outcome = subprocess.run(command, capture_output=True)
         if outcome.returncode:
             return outcome.stderr.decode()

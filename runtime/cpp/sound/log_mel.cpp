@@ -14,7 +14,6 @@ namespace {
 constexpr uint32_t kVersion = 1;
 constexpr double kPi = 3.14159265358979323846;
 constexpr double kLeastEnergy = 1e-10;
-constexpr float kRange = 8;              // of the logarithms that a model is given
 constexpr size_t kMostFrame = 1u << 16;  // samples, more than any model has
 constexpr size_t kTogether = 512;        // frames whose samples are read at once
 

@@ -31,6 +31,9 @@ struct LogMelSettings {
 /// Whisper's feature extractor computes them.
 class LogMel {
  public:
+  static constexpr float kLeast = -10;  ///< the logarithm of silence
+  static constexpr float kRange = 8;    ///< of the logarithms that a model is given
+
   explicit LogMel(LogMelSettings settings);
 
   const LogMelSettings& settings() const { return settings_; }
@@ -43,7 +46,7 @@ class LogMel {
   /// \param features [n_mels][count].
   void compute(const ResampledSound& sound, size_t first, size_t count, float* features) const;
 
-  /// Makes such numbers a model's input, in place: no number more than 8 below the largest,
+  /// Makes such numbers a model's input, in place: no number more than kRange below the largest,
   /// then x / 4 + 1.
   /// \param largest of the complete sound.
   static void normalize(float largest, size_t count, float* features);

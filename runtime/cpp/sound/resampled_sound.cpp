@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace thimble {
 namespace {
 
 constexpr int kCrossings = 64;
 constexpr int kSteps = 2048;  // between two zero crossings: linear between them errs by -140 dB
+constexpr int64_t kMostPhases = 1024;  // whose weights are kept
 constexpr double kBeta = 12;
 constexpr double kPi = 3.14159265358979323846;
 constexpr size_t kTogether = 4096;  // samples whose frames are decoded at once
@@ -47,6 +49,12 @@ ResampledSound::ResampledSound(const Pcm& pcm, int32_t rate)
   cutoff_ = std::min(1.0, static_cast<double>(rate) / pcm.rate);
   reach_ = static_cast<int64_t>(std::ceil(kCrossings / cutoff_));
   filter_ = windowed_sinc();
+  // Samples lie at few places between frames, if the rates have a large common factor.
+  const int64_t count = rate / std::gcd(pcm.rate, rate);
+  if (count > kMostPhases) return;
+  for (int64_t i = 0; i < count; ++i) {
+    phases_.push_back(weights(static_cast<double>(i) / static_cast<double>(count)));
+  }
 }
 
 void ResampledSound::read(int64_t first, size_t count, float* samples) const {
@@ -75,21 +83,39 @@ void ResampledSound::read(int64_t first, size_t count, float* samples) const {
   }
 }
 
-double ResampledSound::interpolate(const float* frame, int64_t place, int64_t sample) const {
-  // How far the sample lies behind the frame, exactly, in frames.
-  const double behind = static_cast<double>(sample * pcm_.rate - place * rate_) / rate_;
+std::vector<double> ResampledSound::weights(double behind) const {
   const double step = cutoff_ * kSteps, end = kCrossings * static_cast<double>(kSteps);
-  double sum = 0;
-  const auto add = [&](double distance, float value) {
-    const double at = distance * step;
-    if (at >= end) return;
-    const auto index = static_cast<size_t>(at);
+  std::vector<double> weights;
+  for (int64_t i = -reach_; i <= reach_; ++i) {
+    const double at = std::abs(behind - static_cast<double>(i)) * step;
+    const auto index = static_cast<size_t>(std::min(at, end));
     const double part = at - static_cast<double>(index);
-    sum += value * (filter_[index] + part * (filter_[index + 1] - filter_[index]));
-  };
-  for (int64_t i = 0; i <= reach_; ++i) add(behind + static_cast<double>(i), frame[-i]);
-  for (int64_t i = 1; i <= reach_; ++i) add(static_cast<double>(i) - behind, frame[i]);
-  return sum * cutoff_;
+    weights.push_back(
+        at < end ? cutoff_ * (filter_[index] + part * (filter_[index + 1] - filter_[index])) : 0);
+  }
+  return weights;
+}
+
+double ResampledSound::interpolate(const float* frame, int64_t place, int64_t sample) const {
+  // How far the sample lies behind the frame, exactly: in parts of a frame.
+  const int64_t parts = sample * pcm_.rate - place * rate_;
+  const std::vector<double>* weights = nullptr;
+  std::vector<double> own;
+  if (phases_.empty()) {
+    own = this->weights(static_cast<double>(parts) / rate_);
+    weights = &own;
+  } else {
+    weights = &phases_[static_cast<size_t>(parts / (rate_ / static_cast<int64_t>(phases_.size())))];
+  }
+  const float* const first = frame - reach_;
+  double sums[4] = {};  // which do not wait for each other
+  const size_t size = weights->size();
+  size_t i = 0;
+  for (; i + 4 <= size; i += 4) {
+    for (size_t k = 0; k < 4; ++k) sums[k] += (*weights)[i + k] * first[i + k];
+  }
+  for (; i < size; ++i) sums[0] += (*weights)[i] * first[i];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 }  // namespace thimble

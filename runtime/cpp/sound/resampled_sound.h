@@ -27,6 +27,9 @@ class ResampledSound {
   void read(int64_t first, size_t count, float* samples) const;
 
  private:
+  /// What the frames around a sample weigh that lies a part of a frame behind one: those from
+  /// reach_ before it to reach_ behind it.
+  std::vector<double> weights(double behind) const;
   /// \param frame the last one at or before the sample, with `reach_` more on each side.
   /// \param place its number.
   double interpolate(const float* frame, int64_t place, int64_t sample) const;
@@ -34,8 +37,9 @@ class ResampledSound {
   const Pcm pcm_;
   const int32_t rate_;
   const uint64_t size_;
-  double cutoff_ = 1;           ///< of the rate of the frames, by which the filter is stretched
-  int64_t reach_ = 0;           ///< frames on each side of a sample that have a part in it
+  double cutoff_ = 1;  ///< of the rate of the frames, by which the filter is stretched
+  int64_t reach_ = 0;  ///< frames on each side of a sample that have a part in it
+  std::vector<std::vector<double>> phases_;  ///< the weights of each place; none: too many
   std::vector<double> filter_;  ///< the right half of the sinc, kSteps to a zero crossing
 };
 

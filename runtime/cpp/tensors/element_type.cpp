@@ -1,6 +1,6 @@
 #include "tensors/element_type.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -25,15 +25,28 @@ const ElementType* find(const Match& match) {
   return nullptr;
 }
 
-template <typename T>
-T at(const void* data, size_t index) {
-  T value;
-  std::memcpy(&value, static_cast<const uint8_t*>(data) + index * sizeof(T), sizeof(T));
-  return value;
+/// The first element whose bits without the sign are above those of infinity.
+template <typename Bits>
+std::optional<size_t> find_above(const void* data, size_t count, Bits infinity) {
+  constexpr size_t kTogether = 4096;  // first whether there is one, which vectors find quickly
+  const Bits magnitude = static_cast<Bits>(~(Bits{1} << (8 * sizeof(Bits) - 1)));
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  for (size_t begin = 0; begin < count; begin += kTogether) {
+    const size_t end = std::min(count, begin + kTogether);
+    Bits any = 0;
+    for (size_t i = begin; i < end; ++i) {
+      Bits bits;
+      std::memcpy(&bits, bytes + i * sizeof(Bits), sizeof(Bits));
+      any |= static_cast<Bits>((bits & magnitude) > infinity);
+    }
+    for (size_t i = begin; any != 0 && i < end; ++i) {
+      Bits bits;
+      std::memcpy(&bits, bytes + i * sizeof(Bits), sizeof(Bits));
+      if ((bits & magnitude) > infinity) return i;
+    }
+  }
+  return std::nullopt;
 }
-
-/// Of a type of 16 bits: above infinity, which has only ones in the exponent.
-bool is_nan_16(uint16_t bits, uint16_t infinity) { return (bits & 0x7FFF) > infinity; }
 
 }  // namespace
 
@@ -71,18 +84,18 @@ float from_bfloat16(uint16_t half) {
   return value;
 }
 
-bool is_nan(const ElementType& type, const void* data, size_t index) {
+std::optional<size_t> find_nan(const ElementType& type, const void* data, size_t count) {
   switch (type.scalar) {
     case Scalar::Float:
-      return std::isnan(at<float>(data, index));
+      return find_above<uint32_t>(data, count, 0x7F800000);
     case Scalar::Double:
-      return std::isnan(at<double>(data, index));
+      return find_above<uint64_t>(data, count, 0x7FF0000000000000);
     case Scalar::Half:
-      return is_nan_16(at<uint16_t>(data, index), 0x7C00);
+      return find_above<uint16_t>(data, count, 0x7C00);
     case Scalar::BFloat16:
-      return is_nan_16(at<uint16_t>(data, index), 0x7F80);
+      return find_above<uint16_t>(data, count, 0x7F80);
     default:
-      return false;
+      return std::nullopt;
   }
 }
 

@@ -3,6 +3,8 @@
 #include <executorch/runtime/core/portable_type/scalar_type.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,7 +31,7 @@ std::string element_type_names();
 uint16_t to_bfloat16(float value);
 float from_bfloat16(uint16_t bits);
 
-/// Whether an element of a float type is not a number; false for other types.
-bool is_nan(const ElementType& type, const void* data, size_t index);
+/// The first element of a float type that is not a number; nothing if there is none.
+std::optional<size_t> find_nan(const ElementType& type, const void* data, size_t count);
 
 }  // namespace thimble

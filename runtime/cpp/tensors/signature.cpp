@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "constraint/json.h"
@@ -211,12 +212,13 @@ Status check_inputs(const MethodSignature& signature, const std::vector<TensorVi
     Status status = check_shape(spec, given, &symbols);
     if (!status.ok()) return status;
     if (spec.hides_nan.empty()) continue;
-    for (int64_t j = 0; j < element_count(given.shape); ++j) {
-      if (!is_nan(*given.type, given.data, static_cast<size_t>(j))) continue;
-      return Status::error("the input " + spec.name + " has a NaN at " + place_of(j, given.shape) +
-                           ", which the program would lose (" + spec.hides_nan +
-                           "): replace it first");
-    }
+    const std::optional<size_t> nan =
+        find_nan(*given.type, given.data, static_cast<size_t>(element_count(given.shape)));
+    if (!nan) continue;
+    return Status::error("the input " + spec.name + " has a NaN at " +
+                         place_of(static_cast<int64_t>(*nan), given.shape) +
+                         ", which the program would lose (" + spec.hides_nan +
+                         "): replace it first");
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -25,6 +26,9 @@ class TensorProgram {
   int32_t threads() const { return program_->threads(); }
   /// Records what run() does; may be used from any thread.
   Recorder& recorder() { return program_->recorder(); }
+
+  /// A named blob, in place, valid as long as the program; empty if not found.
+  std::string_view named_data(const char* name) { return program_->named_data(name); }
 
   /// All methods, in the order of the export.
   const std::vector<MethodSignature>& methods() const { return methods_; }

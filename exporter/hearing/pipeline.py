@@ -1,0 +1,147 @@
+"""From a Whisper checkpoint to a `.pte` of speech to text: the complete export, in order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from exporter.catalogue.weight_files import CONFIG
+from exporter.checkpoint.checkpoint import Checkpoint
+from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
+from exporter.errors import ExportError
+from exporter.file.pte import TOKENIZER
+from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
+from exporter.hearing.transcription import (
+    TRANSCRIPTION,
+    read_transcription,
+    write_transcription,
+)
+from exporter.json_object import read_object
+from exporter.listener import SILENT, Listener
+from exporter.models.whisper import FAMILY, TextDecoder, Whisper, WhisperSpec, WindowEncoder
+from exporter.module.options import ModuleOptions
+from exporter.module.pipeline import ModuleResult, export_made
+from exporter.module.source import Inputs, Made
+from exporter.module.source_name import SourceName
+from exporter.tokenizer.compile import compile_tokenizer
+
+ENCODER, TEXT_DECODER = "encoder", "text_decoder"  # methods, by the names of ExecuTorch's runners
+_DELEGATE = "cpu"
+
+
+@dataclass(frozen=True)
+class HearingOptions:
+    """One export.
+
+    Attributes:
+        directory: the checkpoint, with the files of the tokenizer and the feature extractor.
+        out: the `.pte` to write.
+        delegate: a name in delegates.DELEGATES.
+        etrecord: file for the graphs that the profiler reads.
+    """
+
+    directory: Path
+    out: Path
+    delegate: str = _DELEGATE
+    etrecord: Path | None = None
+
+
+def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> ModuleResult:
+    """Writes options.out, and options.etrecord if set; on failure neither is changed.
+
+    Raises:
+        ExportError, TokenizerError, DelegateError: with the sentence to show.
+    """
+    directory = options.directory
+    checkpoint = open_whisper(directory)
+    sound = read_log_mel(directory)
+    _require_fitting(directory, checkpoint.config, sound)
+    settings = read_transcription(directory, checkpoint.config.vocab_size)
+    tokenizer = compile_tokenizer(
+        directory, directory, checkpoint.config.vocab_size, with_template=False
+    )
+    for note in tokenizer.notes:
+        listener.note(note)
+    blobs = {
+        TOKENIZER: tokenizer.data,
+        LOG_MEL: write_log_mel(sound),
+        TRANSCRIPTION: write_transcription(settings),
+    }
+    source = SourceName(directory / CONFIG, FAMILY.model_type)
+    module_options = ModuleOptions(
+        source, options.out, delegate=options.delegate, etrecord=options.etrecord
+    )
+
+    def make() -> Mapping[str, Made]:
+        return methods_of(load(checkpoint), checkpoint.config, settings.start)
+
+    return export_made(module_options, directory, make, blobs, listener)
+
+
+def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:
+    """Maps the weights of a directory, and reads their headers.
+
+    Raises:
+        ExportError: there are no weights, or the config or they are damaged or unsupported.
+    """
+    path = directory / CONFIG
+    try:
+        config = FAMILY.spec(read_object(path))
+    except ExportError as error:
+        raise ExportError(f"{path}: {error}") from None
+    files = open_files(directory)
+    weights = NamedTensors(files, {name: name for name in stored_names(files)})
+    checkpoint = Checkpoint(config, directory, directory.resolve().name, weights, FAMILY)
+    checkpoint.check(_empty(config))
+    return checkpoint
+
+
+def load(checkpoint: Checkpoint[WhisperSpec]) -> Whisper:
+    """Returns the model with its weights, float32."""
+    model = _empty(checkpoint.config)
+    checkpoint.load_into(model, "")
+    return model.eval().requires_grad_(False)
+
+
+def _empty(spec: WhisperSpec) -> Whisper:
+    with torch.device("meta"):
+        return Whisper(spec)
+
+
+def methods_of(model: Whisper, spec: WhisperSpec, start: int) -> dict[str, Made]:
+    """Returns the file's methods, with examples of their inputs.
+
+    Args:
+        start: the first token of every text.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def numbers(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator)
+
+    def layers(rows: int) -> list[torch.Tensor]:
+        return [numbers(1, rows, spec.d_model) for _ in range(spec.decoder_layers)]
+
+    window, most = spec.max_source_positions, spec.max_target_positions
+    bias = torch.full((1, 1, 1, most + 1), -torch.inf)
+    bias[..., : most // 2] = 0
+    features = (numbers(1, spec.num_mel_bins, 2 * window),)
+    step = (
+        *(torch.tensor([[start]]), torch.tensor([[most // 2]]), bias),
+        *(layers(most), layers(most), layers(window), layers(window)),
+    )
+    return {
+        ENCODER: Made(WindowEncoder(model).eval(), Inputs(features), None, ()),
+        TEXT_DECODER: Made(TextDecoder(model).eval(), Inputs(step), None, ()),
+    }
+
+
+def _require_fitting(directory: Path, spec: WhisperSpec, sound: LogMelSettings) -> None:
+    expected = spec.num_mel_bins, 2 * spec.max_source_positions
+    if (sound.n_mels, sound.frames) != expected:
+        raise ExportError(
+            f"The feature extractor of {directory} makes windows of {sound.n_mels} features and "
+            f"{sound.frames} frames, but the model reads {expected[0]} and {expected[1]}; take "
+            "both from the same model."
+        )

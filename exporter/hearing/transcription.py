@@ -1,0 +1,127 @@
+"""How a model writes what it hears, from its generation_config.json: schemas/transcription.fbs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import flatbuffers
+
+from exporter.catalogue.weight_files import CONFIG
+from exporter.errors import ExportError
+from exporter.json_object import read_object
+from exporter.models.fields import token_ids
+
+TRANSCRIPTION = "thimble.transcription"  # the name of the blob in a file
+_VERSION = 1
+_IDENTIFIER = b"THTR"
+_FILE = "generation_config.json"
+_NONE = -1  # what stands for a token that there is not
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """
+    Attributes:
+        start, end: the tokens around every text.
+        no_timestamps: what says that a text has none.
+        transcribe, translate: what a model of several languages is told to do.
+        languages: their codes, such as "de", and their tokens.
+        suppress: tokens that are never written.
+        begin_suppress: nor as the first of a text.
+    """
+
+    start: int
+    end: int
+    no_timestamps: int
+    transcribe: int = _NONE
+    translate: int = _NONE
+    languages: Mapping[str, int] = field(default_factory=dict)
+    suppress: tuple[int, ...] = ()
+    begin_suppress: tuple[int, ...] = ()
+
+
+def read_transcription(directory: Path, vocab_size: int) -> Transcription:
+    """
+    Args:
+        vocab_size: of the model; tokens beyond it are refused.
+
+    Raises:
+        ExportError: a file is missing or damaged, or lacks a token.
+    """
+    path = directory / _FILE
+    if not path.is_file():
+        raise ExportError(f"{directory} has no {_FILE}, which says how the model writes texts.")
+    fields = {**read_object(directory / CONFIG), **read_object(path)}
+    languages = _named(path, fields, "lang_to_id")
+    tasks = _named(path, fields, "task_to_id")
+    if languages and not {"transcribe", "translate"} <= tasks.keys():
+        raise ExportError(f"{path} has languages, but task_to_id lacks transcribe or translate.")
+    read = Transcription(
+        start=_one(path, fields, "decoder_start_token_id"),
+        end=_one(path, fields, "eos_token_id"),
+        no_timestamps=_one(path, fields, "no_timestamps_token_id"),
+        transcribe=tasks["transcribe"] if languages else _NONE,
+        translate=tasks["translate"] if languages else _NONE,
+        languages={code.strip("<|>"): token for code, token in languages.items()},
+        suppress=token_ids(fields, "suppress_tokens"),
+        begin_suppress=token_ids(fields, "begin_suppress_tokens"),
+    )
+    tokens = [read.start, read.end, read.no_timestamps, *languages.values(), *tasks.values()]
+    beyond = [one for one in (*tokens, *read.suppress, *read.begin_suppress) if one >= vocab_size]
+    if beyond:
+        raise ExportError(
+            f"{path} names token {beyond[0]}, but the model has a vocabulary of {vocab_size}; take "
+            "both from the same model."
+        )
+    return read
+
+
+def _one(path: Path, fields: Mapping[str, Any], name: str) -> int:
+    tokens = token_ids(fields, name)
+    if len(tokens) != 1:
+        raise ExportError(f"{path} has {name} {fields.get(name)!r}, but it must be one token id.")
+    return tokens[0]
+
+
+def _named(path: Path, fields: Mapping[str, Any], name: str) -> dict[str, int]:
+    tokens = fields.get(name) or {}
+    if not isinstance(tokens, dict) or not all(type(one) is int for one in tokens.values()):
+        raise ExportError(f"{path} has a {name} that does not map names to token ids.")
+    return tokens
+
+
+def write_transcription(settings: Transcription) -> bytes:
+    """Returns the flatbuffer; its slots are the schema's fields, in order."""
+    builder = flatbuffers.Builder(4096)
+    languages = [_language(builder, *item) for item in settings.languages.items()]
+    builder.StartVector(4, len(languages), 4)
+    for language in reversed(languages):
+        builder.PrependUOffsetTRelative(language)
+    vectors = {6: builder.EndVector()}
+    vectors[7] = _tokens(builder, settings.suppress)
+    vectors[8] = _tokens(builder, settings.begin_suppress)
+    builder.StartObject(9)
+    builder.PrependUint32Slot(0, _VERSION, 0)
+    tokens = settings.start, settings.end, settings.transcribe, settings.translate
+    for slot, token in enumerate((*tokens, settings.no_timestamps), start=1):
+        builder.PrependInt32Slot(slot, token, 0)
+    for slot, vector in vectors.items():
+        builder.PrependUOffsetTRelativeSlot(slot, vector, 0)
+    builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def _language(builder: flatbuffers.Builder, code: str, token: int) -> int:
+    text = builder.CreateString(code)
+    builder.StartObject(2)
+    builder.PrependUOffsetTRelativeSlot(0, text, 0)
+    builder.PrependInt32Slot(1, token, 0)
+    return int(builder.EndObject())
+
+
+def _tokens(builder: flatbuffers.Builder, tokens: Sequence[int]) -> int:
+    builder.StartVector(4, len(tokens), 4)
+    for token in reversed(tokens):
+        builder.PrependInt32(token)
+    return int(builder.EndVector())

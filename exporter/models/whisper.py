@@ -1,0 +1,239 @@
+"""Whisper (Radford et al., 2022): an encoder of sound, and a decoder of text that attends to it.
+
+Modules carry Hugging Face's names. `WindowEncoder` and `TextDecoder` are the programs that get
+captured. The decoder's caches are its inputs: keys and values of the window, which the encoder's
+program computes once, and those of the tokens before, to which each call returns a row.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from exporter.errors import ExportError
+from exporter.models.family import Family
+from exporter.models.fields import count, refuse
+from exporter.models.tensor_layout import Stored
+
+
+@dataclass(frozen=True)
+class WhisperSpec:
+    """The fields of its config.json by their names there."""
+
+    vocab_size: int
+    d_model: int
+    encoder_layers: int
+    decoder_layers: int
+    encoder_attention_heads: int
+    decoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_ffn_dim: int
+    num_mel_bins: int
+    max_source_positions: int
+    max_target_positions: int
+    model_type: str = "whisper"
+    tie_word_embeddings: bool = False  # the head is the embedding's own parameter here
+
+    @property
+    def num_hidden_layers(self) -> int:
+        return self.encoder_layers + self.decoder_layers
+
+
+def spec(config: Mapping[str, Any]) -> WhisperSpec:
+    refuse(config, "activation_function", "gelu")
+    refuse(config, "scale_embedding", False)
+    refuse(config, "tie_word_embeddings", True)
+    names = [name for name in WhisperSpec.__annotations__ if name not in _FIXED]
+    sizes: dict[str, Any] = {name: count(config, name) for name in names}
+    read = WhisperSpec(**sizes)
+    for name in ("encoder_attention_heads", "decoder_attention_heads"):
+        heads = getattr(read, name)
+        if read.d_model % heads:
+            raise ExportError(f"d_model {read.d_model} is not a multiple of {name} {heads}.")
+    return read
+
+
+_FIXED = {"model_type", "tie_word_embeddings"}
+
+
+def stored(_: WhisperSpec, name: str) -> Stored:
+    return Stored((f"model.{name}",))
+
+
+def is_unread(_: WhisperSpec, name: str) -> bool:
+    return name == "proj_out.weight"  # which is tied to the embedding
+
+
+FAMILY: Family[WhisperSpec] = Family("whisper", spec, stored, is_unread)
+
+
+class Attention(nn.Module):
+    def __init__(self, size: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q_proj = nn.Linear(size, size)
+        self.k_proj = nn.Linear(size, size, bias=False)
+        self.v_proj = nn.Linear(size, size)
+        self.out_proj = nn.Linear(size, size)
+
+    def forward(
+        self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None = None
+    ) -> Tensor:
+        """Attends from x to rows of keys and values, all (1, rows, size).
+
+        Args:
+            bias: what is added to scores, (1, 1, 1, rows of keys).
+        """
+        query, key, value = (
+            rows.unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for rows in (self.q_proj(x), keys, values)
+        )
+        out = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        return self.out_proj(out.transpose(1, 2).flatten(2))
+
+
+class Layer(nn.Module):
+    """What those of the encoder and of the decoder have."""
+
+    def __init__(self, size: int, heads: int, ffn_dim: int) -> None:
+        super().__init__()
+        self.self_attn = Attention(size, heads)
+        self.self_attn_layer_norm = nn.LayerNorm(size)
+        self.fc1 = nn.Linear(size, ffn_dim)
+        self.fc2 = nn.Linear(ffn_dim, size)
+        self.final_layer_norm = nn.LayerNorm(size)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return x + self.fc2(F.gelu(self.fc1(self.final_layer_norm(x))))
+
+
+class EncoderLayer(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.self_attn_layer_norm(x)
+        keys, values = self.self_attn.k_proj(rows), self.self_attn.v_proj(rows)
+        return self.feed_forward(x + self.self_attn(rows, keys, values))
+
+
+class DecoderLayer(Layer):
+    """It attends to the window as well."""
+
+    def __init__(self, size: int, heads: int, ffn_dim: int) -> None:
+        super().__init__(size, heads, ffn_dim)
+        self.encoder_attn = Attention(size, heads)
+        self.encoder_attn_layer_norm = nn.LayerNorm(size)
+
+    def forward(
+        self, x: Tensor, cached: Sequence[Tensor], window: Sequence[Tensor], bias: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns the layer's output for one token, and its key and value.
+
+        Args:
+            cached, window: keys and values.
+        """
+        rows = self.self_attn_layer_norm(x)
+        key, value = self.self_attn.k_proj(rows), self.self_attn.v_proj(rows)
+        keys, values = torch.cat((cached[0], key), 1), torch.cat((cached[1], value), 1)
+        x = x + self.self_attn(rows, keys, values, bias)
+        x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), window[0], window[1])
+        return self.feed_forward(x), key, value
+
+
+class Encoder(nn.Module):
+    def __init__(self, spec: WhisperSpec) -> None:
+        super().__init__()
+        size = spec.d_model
+        self.conv1 = nn.Conv1d(spec.num_mel_bins, size, 3, padding=1)
+        self.conv2 = nn.Conv1d(size, size, 3, stride=2, padding=1)
+        self.embed_positions = nn.Embedding(spec.max_source_positions, size)
+        self.layers = nn.ModuleList(
+            EncoderLayer(size, spec.encoder_attention_heads, spec.encoder_ffn_dim)
+            for _ in range(spec.encoder_layers)
+        )
+        self.layer_norm = nn.LayerNorm(size)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Maps a window's features (1, mels, frames) to states (1, frames / 2, d_model)."""
+        x = F.gelu(self.conv2(F.gelu(self.conv1(features))))
+        x = x.transpose(1, 2) + self.embed_positions.weight
+        for layer in self.layers:
+            x = layer(x)
+        return self.layer_norm(x)
+
+
+class Decoder(nn.Module):
+    def __init__(self, spec: WhisperSpec) -> None:
+        super().__init__()
+        size = spec.d_model
+        self.embed_tokens = nn.Embedding(spec.vocab_size, size)
+        self.embed_positions = nn.Embedding(spec.max_target_positions, size)
+        self.layers = nn.ModuleList(
+            DecoderLayer(size, spec.decoder_attention_heads, spec.decoder_ffn_dim)
+            for _ in range(spec.decoder_layers)
+        )
+        self.layer_norm = nn.LayerNorm(size)
+
+
+class Whisper(nn.Module):
+    """All of its weights."""
+
+    def __init__(self, spec: WhisperSpec) -> None:
+        super().__init__()
+        self.encoder = Encoder(spec)
+        self.decoder = Decoder(spec)
+
+
+class WindowEncoder(nn.Module):
+    """From a window's features to the keys and values of each layer of the decoder."""
+
+    def __init__(self, model: Whisper) -> None:
+        super().__init__()
+        self.encoder = model.encoder
+        attentions: list[Any] = [layer.encoder_attn for layer in model.decoder.layers]
+        self.k_proj = nn.ModuleList(attention.k_proj for attention in attentions)
+        self.v_proj = nn.ModuleList(attention.v_proj for attention in attentions)
+
+    def forward(self, features: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        states = self.encoder(features)
+        return [proj(states) for proj in self.k_proj], [proj(states) for proj in self.v_proj]
+
+
+class TextDecoder(nn.Module):
+    """From a token to the logits of the next."""
+
+    def __init__(self, model: Whisper) -> None:
+        super().__init__()
+        self.decoder = model.decoder
+
+    def forward(
+        self,
+        token: Tensor,
+        cache_position: Tensor,
+        bias: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        cross_keys: list[Tensor],
+        cross_values: list[Tensor],
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Returns the logits (1, 1, vocab_size), and a key and a value (1, 1, d_model) a layer.
+
+        Args:
+            token, cache_position: int64 (1, 1).
+            bias: 0 for each cached position before and for the token itself, which is the last;
+                else -infinity: (1, 1, 1, max_target_positions + 1).
+            keys, values: a layer each, (1, max_target_positions, d_model).
+            cross_keys, cross_values: the encoder's, (1, max_source_positions, d_model).
+        """
+        decoder = self.decoder
+        x = decoder.embed_tokens(token) + decoder.embed_positions(cache_position)
+        new_keys, new_values = [], []
+        for index, layer in enumerate(decoder.layers):
+            cached = keys[index], values[index]
+            window = cross_keys[index], cross_values[index]
+            x, key, value = layer(x, cached, window, bias)
+            new_keys.append(key)
+            new_values.append(value)
+        logits = F.linear(decoder.layer_norm(x), decoder.embed_tokens.weight)
+        return logits, new_keys, new_values

@@ -1,0 +1,114 @@
+#include "hear/text_decoder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace thimble {
+namespace {
+
+// Inputs before the caches: a token, its position, and what is added to scores.
+constexpr size_t kFirst = 3;
+constexpr size_t kCaches = 4;  // of a layer: keys and values, of tokens and of the window
+
+}  // namespace
+
+Result<std::unique_ptr<TextDecoder>> TextDecoder::load(TensorProgram& program) {
+  const Result<const MethodSignature*> encoder = program.find("encoder");
+  if (!encoder.ok()) return encoder.status();
+  const Result<const MethodSignature*> decoder = program.find("text_decoder");
+  if (!decoder.ok()) return decoder.status();
+  std::unique_ptr<TextDecoder> loaded(new TextDecoder(program, *encoder, *decoder));
+  if (!loaded->fits()) {
+    return Status::error(program.file().path() +
+                         " has an encoder and a text_decoder that do not fit each other: export "
+                         "it again");
+  }
+  for (const MethodSignature* method : {*encoder, *decoder}) {
+    const Status status = program.load(*method);
+    if (!status.ok()) return status;
+  }
+  loaded->layers_ = (*encoder)->outputs.size() / 2;
+  const std::vector<SizeRange>& cache = (*decoder)->inputs[kFirst].sizes;
+  loaded->max_tokens_ = static_cast<size_t>(cache[1].least);
+  const auto width = static_cast<size_t>(cache[2].least);
+  loaded->cached_.assign(2 * loaded->layers_, std::vector<float>(loaded->max_tokens_ * width));
+  loaded->bias_.resize(loaded->max_tokens_ + 1);
+  return loaded;
+}
+
+bool TextDecoder::fits() const {
+  const auto is = [](const TensorSpec& spec, size_t dims, std::string_view type) {
+    return spec.sizes.size() == dims && spec.type->name == type;
+  };
+  const size_t layers = encoder_->outputs.size() / 2;
+  const std::vector<TensorSpec>&in = decoder_->inputs, &out = decoder_->outputs;
+  if (encoder_->inputs.size() != 1 || !is(encoder_->inputs[0], 3, "float32") || layers < 1 ||
+      in.size() != kFirst + kCaches * layers || out.size() != 1 + 2 * layers ||
+      !is(in[0], 2, "int64") || !is(in[1], 2, "int64") || !is(in[2], 4, "float32")) {
+    return false;
+  }
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (i >= kFirst && !is(in[i], 3, "float32")) return false;
+  }
+  for (const TensorSpec& spec : out) {
+    if (!is(spec, 3, "float32")) return false;
+  }
+  const std::vector<SizeRange>& cache = in[kFirst].sizes;
+  for (size_t i = 0; i < 2 * layers; ++i) {
+    if (in[kFirst + i].sizes[1].least != cache[1].least ||
+        in[kFirst + i].sizes[2].least != cache[2].least ||
+        out[1 + i].sizes[2].least != cache[2].least) {
+      return false;
+    }
+  }
+  return in[2].sizes[3].least == cache[1].least + 1;
+}
+
+TensorView TextDecoder::view(size_t input, const void* data) const {
+  const TensorSpec& spec = decoder_->inputs[input];
+  Shape shape;
+  for (const SizeRange& size : spec.sizes) shape.push_back(size.least);
+  return {"", spec.type, shape, data};
+}
+
+Status TextDecoder::encode(const std::vector<float>& features) {
+  const TensorSpec& spec = encoder_->inputs[0];
+  const Shape shape{1, spec.sizes[1].least, spec.sizes[2].least};
+  Result<std::vector<Tensor>> window =
+      program_.run(*encoder_, {{"", spec.type, shape, features.data()}});
+  if (!window.ok()) return window.status();
+  window_ = std::move(*window);
+  position_ = 0;
+  std::fill(bias_.begin(), bias_.end(), -std::numeric_limits<float>::infinity());
+  bias_.back() = 0;  // a token sees itself
+  return {};
+}
+
+Status TextDecoder::step(int32_t token, std::vector<float>* logits) {
+  if (static_cast<size_t>(position_) >= max_tokens_) {
+    return Status::error("the text has " + std::to_string(max_tokens_) +
+                         " tokens, the most of a window");
+  }
+  const int64_t id = token;
+  std::vector<TensorView> inputs{view(0, &id), view(1, &position_), view(2, bias_.data())};
+  for (const std::vector<float>& cache : cached_) {
+    inputs.push_back(view(inputs.size(), cache.data()));
+  }
+  for (const Tensor& cache : window_) inputs.push_back(view(inputs.size(), cache.data.data()));
+  const Result<std::vector<Tensor>> outputs = program_.run(*decoder_, inputs);
+  if (!outputs.ok()) return outputs.status();
+  logits->resize(vocab_size());
+  std::memcpy(logits->data(), (*outputs)[0].data.data(), (*outputs)[0].data.size());
+  for (size_t i = 0; i < cached_.size(); ++i) {
+    const std::vector<uint8_t>& row = (*outputs)[1 + i].data;
+    std::memcpy(
+        reinterpret_cast<uint8_t*>(cached_[i].data()) + static_cast<size_t>(position_) * row.size(),
+        row.data(), row.size());
+  }
+  bias_[static_cast<size_t>(position_++)] = 0;
+  return {};
+}
+
+}  // namespace thimble

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/status.h"
+#include "tensors/tensor_program.h"
+
+namespace thimble {
+
+/// The two methods of a model that hears, and the caches that the decoder reads: keys and values of
+/// a window, computed once, and those of the tokens before, one row a step.
+class TextDecoder {
+ public:
+  /// Loads the methods `encoder` and `text_decoder` of an open program, which must outlive it.
+  static Result<std::unique_ptr<TextDecoder>> load(TensorProgram& program);
+
+  /// Numbers that encode() takes: features of a window, [n_mels][frames].
+  size_t n_mels() const { return static_cast<size_t>(encoder_->inputs[0].sizes[1].least); }
+  size_t frames() const { return static_cast<size_t>(encoder_->inputs[0].sizes[2].least); }
+  size_t vocab_size() const { return static_cast<size_t>(decoder_->outputs[0].sizes[2].least); }
+  /// The most tokens of a text.
+  size_t max_tokens() const { return max_tokens_; }
+
+  /// Reads a window; the next token is the first of a text.
+  Status encode(const std::vector<float>& features);
+
+  /// Reads a token. Fails behind max_tokens() of them.
+  /// \param logits [vocab_size()] of the next one.
+  Status step(int32_t token, std::vector<float>* logits);
+
+ private:
+  TextDecoder(TensorProgram& program, const MethodSignature* encoder,
+              const MethodSignature* decoder)
+      : program_(program), encoder_(encoder), decoder_(decoder) {}
+  bool fits() const;
+  TensorView view(size_t input, const void* data) const;
+
+  TensorProgram& program_;
+  const MethodSignature* const encoder_;
+  const MethodSignature* const decoder_;
+  size_t layers_ = 0, max_tokens_ = 0;
+  std::vector<Tensor> window_;              ///< keys, then values, of each layer
+  std::vector<std::vector<float>> cached_;  ///< the same of tokens: [max_tokens()][width]
+  std::vector<float> bias_;                 ///< [max_tokens() + 1]
+  int64_t position_ = 0;
+};
+
+}  // namespace thimble

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace thimble {
+
+/// A language that a model hears.
+struct Language {
+  std::string code;  ///< such as "de"
+  int32_t token;
+};
+
+/// How a model writes what it hears (exporter/schemas/transcription.fbs).
+struct TranscriptionSettings {
+  /// Fails with a sentence if the bytes are damaged, or of another kind or version.
+  static Result<TranscriptionSettings> load(const uint8_t* data, size_t size);
+
+  /// The token of a language's code; fails if the model does not know it.
+  Result<int32_t> language(const std::string& code) const;
+
+  int32_t start = 0, end = 0;  ///< the tokens around every text
+  int32_t transcribe = -1, translate = -1;
+  int32_t no_timestamps = 0;
+  std::vector<Language> languages;      ///< none: the model knows English alone
+  std::vector<int32_t> suppress;        ///< tokens that are never written
+  std::vector<int32_t> begin_suppress;  ///< nor as the first of a text
+};
+
+}  // namespace thimble

@@ -1,0 +1,239 @@
+"""Models that hear: the tokens and texts of transformers, from a file of sound."""
+
+import json
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from support import hearing_models as models
+from support.exported import Quiet
+from support.real_models import recordings, whisper
+
+from exporter.commands.cli import main
+from exporter.errors import ExportError
+from exporter.hearing.pipeline import HearingOptions, export_hearing
+from exporter.module.pipeline import ModuleResult
+
+transformers = pytest.importorskip("transformers")
+RATE = 16000
+
+
+def spoken(seconds: float, pitch: float) -> Any:
+    """Sound of many frequencies, float32."""
+    time = np.arange(int(RATE * seconds)) / RATE
+    noise = np.random.default_rng(0).uniform(-0.1, 0.1, len(time))
+    return (0.3 * np.sin(pitch * time + 40 * np.sin(7 * time)) + noise).astype("<f4")
+
+
+def write_wav(path: Path, samples: Any) -> Path:
+    data = samples.tobytes()
+    form = struct.pack("<HHIIHH", 3, 1, RATE, 4 * RATE, 4, 32)
+    chunks = b"WAVEfmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", len(data))
+    path.write_bytes(b"RIFF" + struct.pack("<I", len(chunks) + len(data)) + chunks + data)
+    return path
+
+
+def run(build: Path, pte: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [build / "runner", pte, *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def transcribe(build: Path, pte: Path, *arguments: str | Path) -> Any:
+    result = run(build, pte, "--format", "json", "--quiet", *arguments)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def features_of(samples: Any, seconds: int) -> torch.Tensor:
+    extractor = transformers.WhisperFeatureExtractor(chunk_length=seconds)
+    features = extractor(samples, sampling_rate=RATE, return_tensors="pt").input_features
+    assert isinstance(features, torch.Tensor)
+    return features
+
+
+def text_tokens(generated: torch.Tensor, first_special: int) -> list[int]:
+    """What stands between the tokens around a text."""
+    return [token for token in generated[0].tolist() if token < first_special]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> tuple[Path, Any]:
+    directory = tmp_path_factory.mktemp("whisper")
+    model = models.write_whisper(directory)
+    result = export_hearing(HearingOptions(directory, directory / "w.pte"), Quiet())
+    one_call(result)
+    return result.out, model
+
+
+def one_call(result: ModuleResult) -> None:
+    for name, method in result.methods.items():
+        assert method.delegation.calls == 1, name
+        assert set(method.delegation.left) <= {"embedding", "expand_copy"}, name
+
+
+@pytest.mark.parametrize("pitch", [500, 1200])
+@pytest.mark.parametrize(
+    ("language", "task"), [(None, "transcribe"), ("de", "transcribe"), ("en", "translate")]
+)
+def test_tokens_are_those_of_transformers(
+    exported: tuple[Path, Any],
+    cpp_build: Path,
+    tmp_path: Path,
+    pitch: float,
+    language: str | None,
+    task: str,
+) -> None:
+    pte, model = exported
+    samples = spoken(1.3, pitch)
+    given = features_of(samples, models.WINDOW)
+    expected = model.generate(given, language=language, task=task, do_sample=False)
+    arguments = ["--task", task, *(() if language is None else ("--language", language))]
+    got = transcribe(cpp_build, pte, "--audio", write_wav(tmp_path / "x.wav", samples), *arguments)
+    (window,) = got["windows"]
+    assert window["tokens"] == text_tokens(expected, models.BYTES) and window["tokens"]
+    codes = {models.ENGLISH: "en", models.GERMAN: "de"}
+    detected = codes[model.detect_language(given).item()]
+    assert got["language"] == (language or detected)
+    assert (window["begin"], window["end"]) == (0, 1.3) and got["duration"] == 1.3
+
+
+def test_long_sound_is_cut_where_it_is_quiet(
+    exported: tuple[Path, Any], cpp_build: Path, tmp_path: Path
+) -> None:
+    pte, _ = exported
+    pause = np.zeros(RATE // 2, "<f4")
+    samples = np.concatenate([spoken(1.4, 500), pause, spoken(1.2, 900), pause, spoken(0.9, 600)])
+    got = transcribe(cpp_build, pte, "--audio", write_wav(tmp_path / "x.wav", samples))
+    ends = [window["end"] for window in got["windows"]]
+    assert [window["begin"] for window in got["windows"]] == [0, *ends[:-1]]
+    assert 1.4 < ends[0] < 1.9 and 3.1 < ends[1] < 3.6 and ends[2] == 4.5 and len(ends) == 3
+    assert "".join(window["text"] for window in got["windows"]).strip() == got["text"].strip()
+
+
+def test_silence_has_no_text(exported: tuple[Path, Any], cpp_build: Path, tmp_path: Path) -> None:
+    """Alone, and behind what is louder by more than the model is given."""
+    pte, _ = exported
+    for before in (0, 1.4):
+        samples = np.concatenate([spoken(before, 500), np.zeros(5 * RATE, "<f4")])
+        got = transcribe(cpp_build, pte, "--audio", write_wav(tmp_path / "x.wav", samples))
+        spoken_of, *silent = (bool(window["tokens"]) for window in got["windows"])
+        assert spoken_of == (before > 0) and silent and not any(silent)
+
+
+def test_several_sounds_and_standard_input(
+    exported: tuple[Path, Any], cpp_build: Path, tmp_path: Path
+) -> None:
+    pte, _ = exported
+    paths = [write_wav(tmp_path / f"{pitch}.wav", spoken(1, pitch)) for pitch in (500, 1200)]
+    both = run(cpp_build, pte, "--audio", paths[0], "--audio", paths[1])
+    assert both.returncode == 0 and "1.0 s of sound" in both.stderr
+    piped = subprocess.run(
+        [cpp_build / "runner", pte, "--audio", "-"],
+        input=paths[0].read_bytes(),
+        capture_output=True,
+    )
+    alone = run(cpp_build, pte, "--audio", paths[1])
+    assert piped.stdout.decode() + alone.stdout == both.stdout
+
+
+def test_what_the_runner_refuses(
+    exported: tuple[Path, Any], cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path
+) -> None:
+    pte, _ = exported
+    sound = write_wav(tmp_path / "x.wav", spoken(1, 500))
+    odd = spoken(1, 500)
+    odd[700] = np.nan
+    (tmp_path / "text.wav").write_text("RIFF and no more")
+    (tmp_path / "empty.wav").write_bytes(b"")
+    refused: dict[str, tuple[Path, list[str | Path]]] = {
+        "does not know the language 'xx': it knows en, de": (pte, [sound, "--language", "xx"]),
+        "--task is 'sing', but must be transcribe or translate": (pte, [sound, "--task", "sing"]),
+        "--format is 'srt', but must be text or json": (pte, [sound, "--format", "srt"]),
+        "samples that are not finite": (pte, [write_wav(tmp_path / "nan.wav", odd)]),
+        "text.wav is not a WAV file": (pte, [tmp_path / "text.wav"]),
+        "empty.wav is empty": (pte, [tmp_path / "empty.wav"]),
+        "is a directory: name a WAV file": (pte, [tmp_path]),
+        "no.wav: No such file": (pte, [tmp_path / "no.wav"]),
+        "--audio is for a model that hears": (pte, [sound, "-p", "text"]),
+        "it is a language model": (stories_cpu_pte, [sound]),
+    }
+    for sentence, (file, arguments) in refused.items():
+        result = run(cpp_build, file, "--audio", *arguments)
+        assert result.returncode == 2 and sentence in result.stderr, (sentence, result.stderr)
+        assert result.stdout == ""
+
+
+def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:
+    """From the command line; it is refused what only others do."""
+    model = models.write_whisper(tmp_path, languages=False, decoder_layers=1)
+    pte = tmp_path / "w.pte"
+    outcome = CliRunner().invoke(main, [str(tmp_path), "--out", str(pte)])
+    assert outcome.exit_code == 0, outcome.output
+    assert "encoder: cpu runs" in outcome.output and "in 1 call" in outcome.output
+    samples = spoken(2, 700)
+    got = transcribe(cpp_build, pte, "--audio", write_wav(tmp_path / "x.wav", samples))
+    expected = model.generate(features_of(samples, models.WINDOW), do_sample=False)
+    assert got["windows"][0]["tokens"] == text_tokens(expected, models.BYTES)
+    assert got["language"] == ""
+    for arguments in (["--language", "de"], ["--task", "translate"]):
+        result = run(cpp_build, pte, "--audio", tmp_path / "x.wav", *arguments)
+        assert result.returncode == 2 and "the model" in result.stderr
+
+
+def test_what_the_export_refuses(tmp_path: Path) -> None:
+    models.write_whisper(tmp_path)
+    out = tmp_path / "w.pte"
+    for arguments, sentence in {
+        ("--quant", "int8"): "not supported for models that hear yet",
+        ("--delegate", "xnnpack"): "xnnpack does not support models that hear yet",
+        ("--bits", "5"): "--bits has no effect on a model that hears",
+        ("--explain",): "--explain does not support models that hear yet",
+    }.items():
+        outcome = CliRunner().invoke(main, [str(tmp_path), "--out", str(out), *arguments])
+        assert outcome.exit_code == 2 and sentence in outcome.output, outcome.output
+    changes: list[tuple[str, str, Any, str]] = [
+        ("config.json", "activation_function", "relu", "activation_function 'relu' is not"),
+        ("config.json", "decoder_attention_heads", 5, "48 is not a multiple of decoder_att"),
+        ("config.json", "encoder_layers", 3, "missing"),
+        ("preprocessor_config.json", "feature_size", 128, "windows of 128 features"),
+        ("generation_config.json", "suppress_tokens", [10**6], "names token 1000000"),
+        ("generation_config.json", "no_timestamps_token_id", None, "must be one token id"),
+        ("generation_config.json", "lang_to_id", [1], "does not map names to token ids"),
+    ]
+    for name, field, value, sentence in changes:
+        path = tmp_path / name
+        before = path.read_text()
+        path.write_text(json.dumps({**json.loads(before), field: value}))
+        with pytest.raises(ExportError, match=sentence):
+            export_hearing(HearingOptions(tmp_path, out), Quiet())
+        path.write_text(before)
+    (tmp_path / "generation_config.json").unlink()
+    with pytest.raises(ExportError, match="has no generation_config.json"):
+        export_hearing(HearingOptions(tmp_path, out), Quiet())
+    assert not out.exists()
+
+
+@pytest.mark.check
+def test_whisper_tiny(cpp_build: Path, tmp_path: Path) -> None:
+    """Real weights on real speech: token by token as transformers, of sound of up to 30 s."""
+    model = whisper(tmp_path)
+    result = export_hearing(HearingOptions(tmp_path / "tiny.en", tmp_path / "w.pte"), Quiet())
+    one_call(result)
+    for file in recordings(tmp_path):
+        command: list[str | Path] = [cpp_build / "sound_cli", "samples", file, str(RATE)]
+        samples = np.frombuffer(subprocess.run(command, capture_output=True).stdout, "<f4")
+        noise = np.random.default_rng(0).normal(0, 0.01, 9 * RATE).astype("<f4")
+        quiet = transcribe(
+            cpp_build, result.out, "--audio", write_wav(tmp_path / "noise.wav", noise)
+        )
+        assert quiet["text"] == ""
+        for part in (samples[: 30 * RATE], samples[-9 * RATE :], samples[: 2 * RATE]):
+            path = write_wav(tmp_path / "x.wav", part)
+            got = transcribe(cpp_build, result.out, "--audio", path)
+            expected = model.generate(features_of(part, 30), do_sample=False)
+            assert got["windows"][0]["tokens"] == text_tokens(expected, 50256)
