@@ -4,17 +4,29 @@ Each function is a decomposition for torch.export: it returns what the operator 
 NotImplemented where the kernel is right.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
+from torch.utils._pytree import tree_map_only
 
 from delegates.passes.weights import copy_graph
 
 _aten = torch.ops.aten
 _HALVES = (torch.float16, torch.bfloat16)
+_SUMS = (
+    *(_aten.var.default, _aten.var.dim, _aten.var.correction),
+    *(_aten.std.default, _aten.std.dim, _aten.std.correction),
+    *(_aten.avg_pool1d.default, _aten.avg_pool2d.default, _aten.avg_pool3d.default),
+    *(_aten.conv_transpose1d.default, _aten.conv_transpose2d.input, _aten.conv3d.default),
+    _aten.scatter_add.default,
+)
+_CONVOLUTIONS = (  # of float16 they are XNNPACK's, which adds in float32
+    *(_aten.conv1d.default, _aten.conv1d.padding),
+    *(_aten.conv2d.default, _aten.conv2d.padding),
+)
 
 
 def _layer_norm(
@@ -107,22 +119,36 @@ def _cumsum(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     return x.to(type).float().cumsum(dim).to(type)
 
 
-def _in_float32(operator: Any) -> Callable[..., Any]:
-    """The kernel adds in the half type itself."""
+def _in_float32(operator: Any, types: Collection[torch.dtype] = _HALVES) -> Callable[..., Any]:
+    """The kernel adds, or multiplies, in the half type itself."""
 
     def decomposed(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if x.dtype not in _HALVES:
+        if x.dtype not in types:
             return NotImplemented
-        return operator(x.float(), *args, **kwargs).to(x.dtype)
+        wide = tree_map_only(Tensor, _widened, (args, kwargs))
+        return operator(x.float(), *wide[0], **wide[1]).to(x.dtype)
 
     return decomposed
 
 
+def _widened(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in _HALVES else x
+
+
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The kernel takes rows, not one alone."""
+    """The kernel takes rows, not one alone; with a bias it adds in the half type itself."""
+    if x.dtype in _HALVES and bias is not None:
+        return torch.nn.functional.linear(x, weight) + bias
     if x.dim() > 1:
         return NotImplemented
     return torch.nn.functional.linear(x[None], weight, bias)[0]
+
+
+def _addmm(x: Tensor, first: Tensor, second: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    """As for _linear() with a bias."""
+    if x.dtype not in _HALVES:
+        return NotImplemented
+    return beta * x + alpha * torch.mm(first, second)
 
 
 def _add(x: Tensor, y: Tensor, alpha: float = 1) -> Tensor:
@@ -141,11 +167,9 @@ EXACT: Mapping[Any, Callable[..., Any]] = {
     _aten.remainder.Scalar: _remainder,
     _aten.remainder.Scalar_Tensor: _remainder,
     _aten.cumsum.default: _cumsum,
-    **{
-        operator: _in_float32(operator)
-        for packet in (_aten.var, _aten.std)
-        for operator in (packet.default, packet.dim, packet.correction)
-    },
+    _aten.addmm.default: _addmm,
+    **{operator: _in_float32(operator) for operator in _SUMS},
+    **{operator: _in_float32(operator, (torch.bfloat16,)) for operator in _CONVOLUTIONS},
 }
 
 

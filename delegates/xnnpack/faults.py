@@ -48,7 +48,7 @@ def fault(node: Node, program: ExportedProgram, odd: Collection[str]) -> str | N
         return _ALWAYS[name]
     if name == "gelu" and (node.kwargs.get("approximate") or (*node.args, "none")[1]) != "none":
         return "XNNPACK computes the exact GELU, whatever `approximate` is"
-    if name == "prelu" and _dimensions(node.args[0]) != 4:
+    if name in ("prelu", *_POOLS) and _dimensions(node.args[0]) != 4:
         return _FAILS
     if name in _POOLS and may_be_nan(node.args[0], program, odd):
         return _NAN

@@ -67,7 +67,8 @@ def test_values_where_good_guesses_are_wrong(program: Program) -> None:
     got = results(program, inputs(batch=2, seed=1))
     assert got["remainder"].tolist() == [2, 0, 1] * 5
     assert got["remainder_of_negative"].max() <= 0
-    assert got["cumsum"].max() > 590  # ExecuTorch stops at 256
+    assert got["cumsum"].max() > 590  # ExecuTorch stops at 256, as below
+    assert got["sums"].min() > 590
     place = {float(value): index for index, value in enumerate(ODD[0].nan_to_num(-7.0))}
     for name in ("exp", "maximum", "minimum", "square_root", "softplus", "logarithm"):
         assert np.isnan(got[name][0, 0]), name
