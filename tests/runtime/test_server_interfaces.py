@@ -16,9 +16,6 @@ from openai.types.responses import Response
 from pydantic import BaseModel, Field
 from support.servers import Server, export_caller, serving
 
-from runtime.server.ollama.requests import GenerateBody, Message
-from runtime.server.ollama.routes import _messages
-
 USER = "Once upon a time"
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -259,21 +256,6 @@ def test_ollamas_functions(server: Server, llama: ollama.Client) -> None:
         options={"num_predict": 4},
     )
     assert told.eval_count == 4
-
-
-def test_ollamas_results_belong_to_the_functions_that_they_name() -> None:
-    named = [{"function": {"name": name}} for name in ("f", "g", "f")]
-    results = [{"role": "tool", "tool_name": n, "content": n} for n in ("g", "f", "other", "f")]
-    told = [{"role": "assistant", "tool_calls": named}, *results]
-    calls, *answers = _messages([Message.model_validate(message) for message in told])
-    first, second, third = (call["id"] for call in calls["tool_calls"])
-    assert [answer["tool_call_id"] for answer in answers] == [second, first, third, "call"]
-
-
-def test_ollamas_seed_of_chance_and_empty_schema() -> None:
-    asked = {"model": "stories", "options": {"seed": -1}, "format": {}}
-    fields = GenerateBody.model_validate(asked).fields
-    assert fields["seed"] is None and fields["response_format"]["schema"] == {}
 
 
 def test_ollamas_generate(llama: ollama.Client, client: openai.OpenAI, expected: str) -> None:
