@@ -175,11 +175,13 @@ def _one_call_each(messages: Messages) -> Messages:
         while at < len(messages) and messages[at]["role"] == "tool":
             results.append(messages[at])
             at += 1
+        ids = [call["id"] for call in calls]
         for n, call in enumerate(calls):
             begun = message if n == 0 else {"role": message["role"], "content": ""}
             mended.append({**begun, "tool_calls": [call]})
             own = [r for r in results if r.get("tool_call_id") == call["id"]]
-            own = own or results[: 1 if n + 1 < len(calls) else None]
+            nobodys = [r for r in results if r.get("tool_call_id") not in ids]
+            own = own or nobodys[: 1 if n + 1 < len(calls) else None]
             mended += own
             results = [result for result in results if result not in own]
         mended += results

@@ -131,6 +131,13 @@ HISTORIES: dict[str, tuple[list[dict[str, Any]], str]] = {
         ],
         "u1 a1 a2 r1 r2",
     ),
+    "a call that has no result": (
+        [
+            *(user("u1"), said(None, call("1", {"x": "a1"}), call("2", {"x": "a2"}))),
+            *(result("2", "r2"), user("u2")),
+        ],
+        "u1 a1 a2 r2 u2",
+    ),
     "content beside calls": (
         [
             user("u1"),

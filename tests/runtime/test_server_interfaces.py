@@ -265,6 +265,8 @@ def test_ollamas_generate(llama: ollama.Client, client: openai.OpenAI, expected:
     plain = client.completions.create(model="stories", prompt=USER, max_tokens=24, temperature=0)
     raw = llama.generate("stories", USER, options=GREEDY, raw=True)
     assert raw.response == plain.choices[0].text != expected
+    told = llama.generate("stories", USER, options=GREEDY, raw=True, format={"const": "é"})
+    assert told.response == '"é"'
     assert llama.generate("stories").done_reason == "load"
 
 

@@ -150,6 +150,36 @@ def test_what_a_model_thinks_is_not_what_it_says(
     assert (result.stdout, result.returncode) == ("Four, <|end|>.\n", 0), result.stderr
 
 
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        (["Four."], "Four."),
+        (["to be"], "to be"),
+        (["assistant"], "assistant"),
+        (["I.", Special("<|end|>"), "Four."], "I.Four."),
+        (["to", Special("<|end|>"), "Four."], "toFour."),
+        (
+            ["to", Special("<|end|>"), Special("<|start|>"), *THOUGHTS["harmony"]],
+            "toFour, <|end|>.",
+        ),
+        (["\n", Special("<|end|>")], ""),
+        (["assistant", *THOUGHTS["harmony"]], "Four, <|end|>."),
+    ],
+)
+def test_messages_without_a_header(
+    special_pte: Path, cpp_build: Path, said: list[str], content: str
+) -> None:
+    with Runner(special_pte, threads=1) as runner:
+        assert "".join(Chat(runner).say("2 + 2?", grammar=grammar_of(said))) == content
+
+
+def test_an_end_of_reasoning_that_has_not_begun(gemma_pte: Path, cpp_build: Path) -> None:
+    """What the model says behind it is kept as it is."""
+    grammar = grammar_of(["Four", Special("<channel|>"), "\n or five."])
+    with Runner(gemma_pte, threads=1) as runner:
+        assert "".join(Chat(runner).say("2 + 2?", grammar=grammar)) == "Four\n or five."
+
+
 def test_a_call_is_read_once(cpp_build: Path, tmp_path: Path) -> None:
     """Also where the answer's end alone ends it."""
     path = export_with_special_tokens(tmp_path, (), TEMPLATES["llama-3"])

@@ -7,6 +7,7 @@ namespace thimble {
 namespace {
 
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kStart = "<|start|>";
+constexpr std::string_view kHeads[] = {"assistant", "to="};  // what is before a header's channel
 constexpr std::string_view kMessageEnds[] = {"<|end|>", "<|return|>", "<|call|>"};
 constexpr std::pair<std::string_view, std::string_view> kReasoning[] = {
     {"<|channel>", "<channel|>"}, {"[THINK]", "[/THINK]"}, {"<think>", "</think>"}};
@@ -19,6 +20,17 @@ bool is_special(const Tokenizer& tokenizer, std::string_view name) {
          tokenizer.find_special(name) >= 0;
 }
 
+bool is_blank(std::string_view text) { return text.find_first_not_of(kSpace) == text.npos; }
+
+/// Whether what may be a message's header is one so far.
+bool may_be_header(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  return std::any_of(std::begin(kHeads), std::end(kHeads), [=](std::string_view head) {
+    const size_t size = std::min(text.size(), head.size());
+    return text.compare(0, size, head, 0, size) == 0;
+  });
+}
+
 }  // namespace
 
 Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
@@ -26,7 +38,10 @@ Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& promp
   if (constraint != nullptr && constraint->is_json()) return;
   const bool constrained = constraint != nullptr;
   has_messages_ = is_special(tokenizer, kChannel) && is_special(tokenizer, kMessage);
-  if (has_messages_) return;
+  if (has_messages_) {
+    part_ = Part::kUndecided;
+    return;
+  }
   for (const auto& marks : kReasoning) {
     if (!is_special(tokenizer, marks.first) || !is_special(tokenizer, marks.second)) continue;
     reasoning_ = marks;
@@ -53,12 +68,16 @@ Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& promp
 void Channels::enter(std::string_view name) {
   const bool begins = name == reasoning_.first, ends_it = name == reasoning_.second;
   if (!name.empty() && (begins || ends_it)) {
+    at_start_ = at_start_ || (ends_it && part_ == Part::kReasoning);
     part_ = begins ? Part::kReasoning : Part::kContent;
-    at_start_ = at_start_ || ends_it;
     holds_all_ = false;
     held_.clear();
   }
   if (!has_messages_) return;
+  if (part_ == Part::kUndecided && (name == kChannel || name == kMessage)) {
+    header_ = std::exchange(held_, "");
+    part_ = Part::kHeader;
+  }
   if (name == kMessage && part_ == Part::kHeader) {
     const bool is_analysis = header_.find("<|channel|>analysis") != std::string::npos;
     const bool is_call = header_.find("to=") != std::string::npos;
@@ -68,8 +87,10 @@ void Channels::enter(std::string_view name) {
   const bool ends =
       std::find(std::begin(kMessageEnds), std::end(kMessageEnds), name) != std::end(kMessageEnds);
   if (!ends && name != kStart && name != kChannel) return;
+  if (part_ == Part::kUndecided && !is_blank(held_)) left_ += held_;
+  held_.clear();
   if (part_ != Part::kHeader || name != kChannel) header_.clear();
-  part_ = Part::kHeader;
+  part_ = ends ? Part::kUndecided : Part::kHeader;
   header_ += name;
 }
 
@@ -98,19 +119,31 @@ std::string Channels::content_of_text(std::string_view text) {
   return content_of(std::exchange(held_, "").substr(end + kThought.size()));
 }
 
+std::string Channels::content_of_undecided(std::string_view text) {
+  held_ += text;
+  if (may_be_header(held_)) return std::exchange(left_, "");
+  part_ = Part::kContent;
+  return std::exchange(left_, "") + std::exchange(held_, "");
+}
+
 std::string Channels::finish() {
+  if (has_messages_) {
+    const bool is_content = part_ == Part::kUndecided && !is_blank(held_);
+    return left_ + (is_content ? held_ : "");
+  }
   const bool is_content = part_ == Part::kUndecided || (part_ == Part::kReasoning && holds_all_);
   return is_content ? std::exchange(held_, "") : "";
 }
 
 std::string Channels::content_of(std::string_view text) {
+  if (has_messages_ && part_ == Part::kUndecided) return content_of_undecided(text);
   if (has_texts_ && part_ != Part::kContent) return content_of_text(text);
   if (part_ == Part::kHeader) header_ += text;
   if (part_ == Part::kReasoning && holds_all_) held_ += text;
   if (part_ != Part::kContent) return "";
   if (at_start_) text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   at_start_ = at_start_ && text.empty();
-  return std::string(text);
+  return std::exchange(left_, "").append(text);
 }
 
 }  // namespace thimble

@@ -37,13 +37,16 @@ class Channels {
 
   /// The same where reasoning is set off by texts.
   std::string content_of_text(std::string_view text);
+  /// The same where a message of gpt-oss's begins, with a header or without one.
+  std::string content_of_undecided(std::string_view text);
 
   bool has_messages_ = false;  ///< the format is gpt-oss's
   std::pair<std::string_view, std::string_view> reasoning_;
   Part part_ = Part::kContent;
   std::string header_;      ///< of the message at work
   bool has_texts_ = false;  ///< reasoning is set off by texts
-  std::string held_;        ///< of these, what may be the beginning of one
+  std::string held_;        ///< of these, or of a header, what may be the beginning of one
+  std::string left_;        ///< content that was held until a special token
   bool holds_all_ = false;  ///< held_ is content, should the reasoning of the prompt not end
   bool at_start_ = false;   ///< of content behind reasoning: white space there is left out
 };

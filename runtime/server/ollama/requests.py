@@ -13,6 +13,7 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0
 _FOR_EVER = 100 * 365 * 24 * 3600.0
 _DURATION = re.compile(r"(\d+(?:\.\d*)?)(ns|us|ms|s|m|h)")
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+_ANY_SEED = -1
 
 
 class Options(Fields):
@@ -42,7 +43,7 @@ class Options(Fields):
             "top_k": self.top_k,
             "top_p": self.top_p,
             "min_p": self.min_p,
-            "seed": self.seed,
+            "seed": None if self.seed == _ANY_SEED else self.seed,
             "max_tokens": limit if limit is not None and limit > 0 else None,
             "stop": self.stop or None,
             "repetition_penalty": self.repeat_penalty,
@@ -116,7 +117,7 @@ class OllamaRequest(NamesModel):
         """What chat completions need of it, in their words."""
         fields = (self.options or Options.model_validate({})).fields
         fields |= {"model": self.model, "stream": self.stream is not False}
-        if self.format:
+        if self.format not in (None, ""):
             schema = None if self.format == "json" else self.format
             fields["response_format"] = {"type": "json_object", "schema": schema}
         if isinstance(self.think, bool):
@@ -146,6 +147,6 @@ class GenerateBody(OllamaRequest):
 
     @model_validator(mode="after")
     def _raw_is_plain(self) -> "GenerateBody":
-        if self.raw and (self.format or self.system):
-            raise ValueError("raw takes no format and no system: the prompt is all that is read")
+        if self.raw and self.system:
+            raise ValueError("raw takes no system: the prompt is all that is read")
         return self

@@ -11,12 +11,14 @@ from starlette.routing import Route
 from runtime.chat_format.conversation import Prompt
 from runtime.chat_format.reader import PlainReader, Reader
 from runtime.server.answering import Answering
+from runtime.server.completions import completion_options
+from runtime.server.errors import HttpError
 from runtime.server.gate import Endpoint
 from runtime.server.interface import OLLAMA
 from runtime.server.ollama.answers import ChatLines, GenerateLines, OllamaAnswers
 from runtime.server.ollama.models import listed, running, shown
 from runtime.server.ollama.requests import Call, ChatBody, GenerateBody, Message, OllamaRequest
-from runtime.server.requests import CompletionRequest, NamesModel, chat_request
+from runtime.server.requests import NO_LIMIT, CompletionRequest, NamesModel, chat_request
 
 
 def routes(answering: Answering) -> list[Route]:
@@ -61,10 +63,12 @@ def routes(answering: Answering) -> list[Route]:
                 messages = [*system, {"role": "user", "content": body.prompt}]
                 chat = chat_request({**body.fields, "messages": messages})
                 return await turn.converse(chat, replies, OLLAMA)
-            options = _plain_options(body, settings.max_tokens)
+            if body.system:
+                raise HttpError(400, "the model's file has no chat template: it takes no system")
+            plain = _plain_request(body)
+            options = completion_options(plain, 1, settings.max_tokens, settings.relax)
             answers = replies([], [PlainReader()])
-            stream = body.stream is not False
-            return await turn.answer(stream, [body.prompt], [options], answers, OLLAMA)
+            return await turn.answer(plain.stream, [body.prompt], options, answers, OLLAMA)
 
     def told(what: Callable[[], dict[str, Any]]) -> Endpoint:
         async def tell(_request: Request) -> Response:
@@ -94,9 +98,10 @@ def routes(answering: Answering) -> list[Route]:
 
 
 def _messages(messages: list[Message]) -> list[dict[str, Any]]:
-    """Messages in OpenAI's form. Results without an id answer the calls before them in turn."""
+    """Messages in OpenAI's form. A result without an id answers the first call before it that has
+    none yet, of the function that it names if there is such a call."""
     found: list[dict[str, Any]] = []
-    waiting: list[str] = []
+    waiting: dict[str, str] = {}  # functions by the ids of their calls
     for message in messages:
         turn: dict[str, Any] = {"role": message.role, "content": message.content or ""}
         if message.thinking:
@@ -105,14 +110,16 @@ def _messages(messages: list[Message]) -> list[dict[str, Any]]:
             names = [
                 call.id or f"call{len(found)}-{n}" for n, call in enumerate(message.tool_calls)
             ]
-            waiting += names
+            functions = [call.function.name for call in message.tool_calls]
+            waiting |= zip(names, functions, strict=True)
             turn["tool_calls"] = [
                 {"id": name, "type": "function", "function": _function(call)}
                 for name, call in zip(names, message.tool_calls, strict=True)
             ]
         if message.role == "tool":
-            name = message.tool_call_id or (waiting[0] if waiting else "call")
-            waiting = [other for other in waiting if other != name]
+            own = [name for name, function in waiting.items() if function == message.tool_name]
+            name = message.tool_call_id or next(iter([*own, *waiting]), "call")
+            waiting.pop(name, None)
             turn["tool_call_id"] = name
             if message.tool_name:
                 turn["name"] = message.tool_name
@@ -126,13 +133,11 @@ def _function(call: Call) -> dict[str, Any]:
     return {"name": call.function.name, "arguments": text}
 
 
-def _plain_options(body: GenerateBody, most_tokens: int | None) -> dict[str, Any]:
-    """The options of an answer to the bare prompt."""
+def _plain_request(body: GenerateBody) -> CompletionRequest:
+    """What completions need to answer the bare prompt."""
     fields = {name: value for name, value in body.fields.items() if value is not None}
-    limits = [n for n in (fields.pop("max_tokens", None), most_tokens) if n is not None]
     fields = {name: value for name, value in fields.items() if name not in _OF_CHATS}
-    options = CompletionRequest(prompt=body.prompt, **fields).options()
-    return {**options, "max_new_tokens": min(limits)} if limits else options
+    return CompletionRequest(**{"max_tokens": NO_LIMIT, **fields}, prompt=body.prompt)
 
 
-_OF_CHATS = ("response_format", "chat_template_kwargs", "reasoning_effort", "stream")
+_OF_CHATS = ("chat_template_kwargs", "reasoning_effort")
