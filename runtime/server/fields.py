@@ -34,7 +34,7 @@ UNSUPPORTED: dict[str, object] = {
             *("samplers", "stop_token_ids", "structural_tag", "t_max_predict_ms", "top_a"),
             *("top_logprobs", "truncate_prompt_tokens", "use_beam_search", "watermarking"),
             *("web_search_options", "whitespace_pattern", "guided_whitespace_pattern"),
-            "vllm_xargs",
+            *("suffix", "vllm_xargs"),
         ),
         None,
     ),

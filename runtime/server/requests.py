@@ -319,7 +319,6 @@ class CompletionRequest(Sampling):
     echo: bool | None = None
     add_special_tokens: Yes | None = Field(None, description="vLLM's: the prompt gets them")
     best_of: Literal[1] | None = Field(None, description="1 alone")
-    suffix: None = None
 
     def prompts(self) -> list[str] | list[list[int]]:
         prompt = self.prompt

@@ -390,3 +390,7 @@ def test_fields_that_are_not_known(server: Server) -> None:
     refused = httpx.post(server.address + "/v1/chat/completions", json={**body, "min_tokens": 4})
     assert refused.status_code == 400
     assert refused.json()["error"]["message"] == "min_tokens is not supported"
+    inserting = {"model": "stories", "prompt": "x", "max_tokens": 1}
+    for suffix, status in ("", 200), ("y", 400):
+        answer = httpx.post(server.address + "/completions", json={**inserting, "suffix": suffix})
+        assert answer.status_code == status
