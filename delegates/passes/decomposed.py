@@ -162,6 +162,8 @@ class _Rewriting:
 
     def _copy(self, node: Node) -> None:
         copied = self._graph.node_copy(node, self._now)
+        if node.op == "placeholder":
+            copied.name = node.name  # such as `input`, for which a new graph would take another
         self._keep(node, copied)
 
     def _keep(self, node: Node, new: Node) -> None:

@@ -6,6 +6,7 @@ the position where the last call ended, so that the next call starts there, or a
 
 import torch
 from torch import Tensor
+from torch._decomp import register_decomposition
 
 _library = torch.library.Library("thimble", "FRAGMENT")
 _library.define(
@@ -66,6 +67,8 @@ def gated_convolution(
 
 
 _library.impl("short_convolution", short_convolution, "CompositeExplicitAutograd")
+# For delegates without the operator, which look it up.
+register_decomposition(torch.ops.thimble.short_convolution.default)(short_convolution)
 
 
 @torch.library.register_fake("thimble::short_convolution", lib=_library)

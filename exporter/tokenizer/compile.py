@@ -110,8 +110,8 @@ def read_specification(
     apply_configs(spec, special, model_directory, source.kind)
     if special.config.get("split_special_tokens") is True:
         spec.notes.append(
-            f"{CONFIG} has split_special_tokens true; special tokens in prompts and templates are "
-            "found all the same."
+            f"{special.directory / CONFIG} has split_special_tokens, by which transformers takes "
+            "special tokens for plain text, also those of a chat template; a file keeps the latter."
         )
     spec.named = {name: special.text(name) or "" for name in special.named}
     if not special.config and source.kind is TokenizerKind.TIKTOKEN:

@@ -139,11 +139,6 @@ def _not_as_transformers(document: Json, special: SpecialTokens) -> list[str]:
     """Notes on what `transformers` would do to every text, and a file does not."""
     path, config = special.directory / CONFIG, special.config
     notes = []
-    if config.get("split_special_tokens") is True:
-        notes.append(
-            f"{path} has split_special_tokens, by which transformers takes special tokens for "
-            "plain text, also those of a chat template; a file keeps the latter."
-        )
     joins = config.get("clean_up_tokenization_spaces")
     if joins is True and (config.get(_EVEN_OF_BPE) or document["model"].get("type") != "BPE"):
         notes.append(

@@ -15,7 +15,6 @@ import openai
 import pytest
 from pydantic import BaseModel, Field
 from support.servers import Server, export_caller, serving, wait_for
-from support.tiers import checked
 
 from runtime import Engine, Runner, RunnerError, ask
 from runtime.chat_format.conversation import prepare
@@ -125,7 +124,7 @@ def test_a_stream(client: openai.OpenAI, runner: Runner) -> None:
     assert chunks[-2].choices[0].finish_reason == "length"
     assert chunks[-1].usage is not None and chunks[-1].usage.completion_tokens == 24
     guessed = chunks[-1].usage.completion_tokens_details
-    assert guessed.accepted_prediction_tokens > 5 > guessed.rejected_prediction_tokens
+    assert guessed.accepted_prediction_tokens > guessed.rejected_prediction_tokens
 
 
 def test_several_answers(client: openai.OpenAI, runner: Runner) -> None:
@@ -362,7 +361,7 @@ def test_the_model_dies(cpp_build: Path, pte: Path) -> None:
         assert answer.choices[0].message.content
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, *checked([signal.SIGTERM])])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_server_ends_in_mid_answer(cpp_build: Path, pte: Path, number: int) -> None:
     with serving(pte, "--name", "stories", "--threads", "1") as server:
         stream = server.client().chat.completions.create(**LONG, stream=True)

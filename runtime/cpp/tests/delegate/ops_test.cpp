@@ -94,8 +94,8 @@ Kind& first(cpu::Program* program) {
 }
 
 const test::Damage kDamages[] = {
-    {[](cpu::Program* p) { first<cpu::ElementwiseOp>(p).function = static_cast<Function>(11); },
-     "operator 1 (op1) has the unknown function 11"},
+    {[](cpu::Program* p) { first<cpu::ElementwiseOp>(p).function = static_cast<Function>(200); },
+     "operator 1 (op1) has the unknown function 200"},
     {[](cpu::Program* p) { first<cpu::ElementwiseOp>(p).input = 99; }, "uses slot 99 of"},
     {[](cpu::Program* p) { first<cpu::ElementwiseOp>(p).output = 1; },
      "wants 36 columns in slot 1"},
