@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 /// A reader of flatbuffers (https://flatbuffers.dev/internals/) that trusts no byte of its input.
 ///
@@ -63,6 +64,12 @@ class FlatbufferVector {
     T value;
     std::memcpy(&value, data_ + index * sizeof(T), sizeof(T));
     return value;
+  }
+
+  std::vector<T> copy() const {
+    std::vector<T> copied(size_);
+    if (size_ > 0) std::memcpy(copied.data(), data_, size_ * sizeof(T));
+    return copied;
   }
 
   /// The elements' bytes, little endian, perhaps unaligned.

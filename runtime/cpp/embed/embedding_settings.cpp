@@ -1,6 +1,7 @@
 #include "embed/embedding_settings.h"
 
 #include "core/flatbuffer.h"
+#include "core/settings_version.h"
 
 namespace thimble {
 namespace {
@@ -14,28 +15,18 @@ Status damaged(const std::string& what) {
                        "): export the model again");
 }
 
-std::vector<int32_t> read_tokens(const FlatbufferTable& table, Field field) {
-  const auto stored = table.vector<int32_t>(field);
-  std::vector<int32_t> tokens;
-  for (size_t i = 0; i < stored.size(); ++i) tokens.push_back(stored[i]);
-  return tokens;
-}
-
 }  // namespace
 
 Result<EmbeddingSettings> EmbeddingSettings::load(const uint8_t* data, size_t size) {
   const FlatbufferTable table = flatbuffer_root(data, size, "THEM");
   if (!table.valid()) return damaged("they are something else");
-  const auto version = table.scalar<uint32_t>(kVersionField);
-  if (version != kVersion) {
-    return Status::error("the settings of embeddings have version " + std::to_string(version) +
-                         "; this program reads version " + std::to_string(kVersion) +
-                         ": export the model again, or update the program");
-  }
+  const Status version =
+      check_settings_version("embeddings", table.scalar<uint32_t>(kVersionField), kVersion);
+  if (!version.ok()) return version;
   EmbeddingSettings settings;
   settings.max_seq_len = table.scalar<uint32_t>(kMaxSeqLen);
-  settings.before = read_tokens(table, kBefore);
-  settings.after = read_tokens(table, kAfter);
+  settings.before = table.vector<int32_t>(kBefore).copy();
+  settings.after = table.vector<int32_t>(kAfter).copy();
   settings.default_prompt = std::string(table.string(kDefaultPrompt));
   const FlatbufferTables prompts = table.tables(kPrompts);
   for (size_t i = 0; i < prompts.size(); ++i) {

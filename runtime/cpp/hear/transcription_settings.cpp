@@ -1,6 +1,7 @@
 #include "hear/transcription_settings.h"
 
 #include "core/flatbuffer.h"
+#include "core/settings_version.h"
 
 namespace thimble {
 namespace {
@@ -19,13 +20,6 @@ enum Field {
   kBeginSuppress
 };
 
-std::vector<int32_t> read_tokens(const FlatbufferTable& table, Field field) {
-  const auto stored = table.vector<int32_t>(field);
-  std::vector<int32_t> tokens;
-  for (size_t i = 0; i < stored.size(); ++i) tokens.push_back(stored[i]);
-  return tokens;
-}
-
 }  // namespace
 
 Result<TranscriptionSettings> TranscriptionSettings::load(const uint8_t* data, size_t size) {
@@ -33,20 +27,17 @@ Result<TranscriptionSettings> TranscriptionSettings::load(const uint8_t* data, s
   if (!table.valid()) {
     return Status::error("the settings of transcription are damaged: export the model again");
   }
-  const auto version = table.scalar<uint32_t>(kVersionField);
-  if (version != kVersion) {
-    return Status::error("the settings of transcription have version " + std::to_string(version) +
-                         "; this program reads version " + std::to_string(kVersion) +
-                         ": export the model again, or update the program");
-  }
+  const Status version =
+      check_settings_version("transcription", table.scalar<uint32_t>(kVersionField), kVersion);
+  if (!version.ok()) return version;
   TranscriptionSettings settings;
   settings.start = table.scalar<int32_t>(kStart);
   settings.end = table.scalar<int32_t>(kEnd);
   settings.transcribe = table.scalar<int32_t>(kTranscribe);
   settings.translate = table.scalar<int32_t>(kTranslate);
   settings.no_timestamps = table.scalar<int32_t>(kNoTimestamps);
-  settings.suppress = read_tokens(table, kSuppress);
-  settings.begin_suppress = read_tokens(table, kBeginSuppress);
+  settings.suppress = table.vector<int32_t>(kSuppress).copy();
+  settings.begin_suppress = table.vector<int32_t>(kBeginSuppress).copy();
   const FlatbufferTables languages = table.tables(kLanguages);
   for (size_t i = 0; i < languages.size(); ++i) {
     settings.languages.push_back(

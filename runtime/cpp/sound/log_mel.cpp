@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/flatbuffer.h"
+#include "core/settings_version.h"
 
 namespace thimble {
 namespace {
@@ -39,13 +40,9 @@ std::vector<size_t> radixes_of(size_t size) {
 Result<LogMelSettings> LogMelSettings::load(const uint8_t* data, size_t size) {
   const FlatbufferTable table = flatbuffer_root(data, size, "THLM");
   if (!table.valid()) return damaged("they are something else");
-  const auto version = table.scalar<uint32_t>(kVersionField);
-  if (version != kVersion) {
-    return Status::error("the settings of log-mel features have version " +
-                         std::to_string(version) + "; this program reads version " +
-                         std::to_string(kVersion) +
-                         ": export the model again, or update the program");
-  }
+  const Status version =
+      check_settings_version("log-mel features", table.scalar<uint32_t>(kVersionField), kVersion);
+  if (!version.ok()) return version;
   LogMelSettings settings;
   settings.sampling_rate = table.scalar<int32_t>(kSamplingRate);
   settings.n_fft = table.scalar<uint32_t>(kFrame);
