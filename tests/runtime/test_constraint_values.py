@@ -127,7 +127,17 @@ FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
     ),
     ({"properties": {"a": {}, "b": {}}, "minProperties": 2}, '{"a":1,"b":1}', '{"b":1}'),
     ({"properties": {"a": {}, "b": {}}, "maxProperties": 1}, '{"b":1}', '{"a":1,"b":1}'),
-    ({"properties": {"a": {}, "b": {}}, "minProperties": 3}, "1", '{"a":1,"b":1}'),
+    (
+        {"type": ["object", "integer"], "properties": {"a": {}, "b": {}}, "minProperties": 3},
+        "1",
+        '{"a":1,"b":1}',
+    ),
+    # Without a type, what the keywords are about is meant, in every part of a schema.
+    ({"properties": {"a": {"minimum": 1}}, "required": ["a"]}, '{"a":1}', "1"),
+    ({"properties": {"a": {"minimum": 1}}, "required": ["a"]}, '{"a":1}', '{"a":"b"}'),
+    ({"items": {"maxLength": 1}}, '["a"]', "[1]"),
+    ({"minimum": 1, "maxLength": 1}, '"a"', "[]"),
+    ({"allOf": [{"type": "string"}, {"properties": {"a": {}}}]}, '"a"', "{}"),
     ({"type": "object", "patternProperties": {"^x": {"const": 1}}}, '{"xy":1}', '{"xy":2}'),
     ({"type": "object", "patternProperties": {"^x": {"const": 1}}}, '{"y":2}', '{"y":2,"x":2}'),
     (

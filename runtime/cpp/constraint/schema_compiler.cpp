@@ -58,7 +58,7 @@ Result<Grammar::Node> SchemaCompiler::flat_node(const Json& schema, const std::s
   if (schema.find("enum") != nullptr || schema.find("const") != nullptr) {
     return enumeration(schema, path, level);
   }
-  const auto types = types_of(schema, path);
+  const auto types = meant_types(schema, path);
   if (!types.ok()) return types.status();
   const bool unconstrained = std::all_of(schema.keys.begin(), schema.keys.end(), is_annotation);
   if (unconstrained) return anything(level);

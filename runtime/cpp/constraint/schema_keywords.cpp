@@ -69,6 +69,39 @@ constexpr std::string_view kSupported[] = {
 constexpr std::string_view kTypes[] = {"null",   "boolean", "integer", "number",
                                        "string", "array",   "object"};
 
+/// The type that a keyword is about.
+struct TypeKeyword {
+  std::string_view type, keyword;
+};
+
+constexpr TypeKeyword kTypeKeywords[] = {
+    {"number", "exclusiveMaximum"},
+    {"number", "exclusiveMinimum"},
+    {"number", "maximum"},
+    {"number", "minimum"},
+    {"number", "multipleOf"},
+    {"string", "format"},
+    {"string", "maxLength"},
+    {"string", "minLength"},
+    {"string", "pattern"},
+    {"array", "additionalItems"},
+    {"array", "items"},
+    {"array", "maxItems"},
+    {"array", "minItems"},
+    {"array", "prefixItems"},
+    {"array", "unevaluatedItems"},
+    {"array", "uniqueItems"},
+    {"object", "additionalProperties"},
+    {"object", "maxProperties"},
+    {"object", "minProperties"},
+    {"object", "patternProperties"},
+    {"object", "properties"},
+    {"object", "propertyNames"},
+    {"object", "propertyOrdering"},
+    {"object", "required"},
+    {"object", "unevaluatedProperties"},
+};
+
 template <typename List>
 bool has(const List& list, std::string_view word) {
   return std::find(std::begin(list), std::end(list), word) != std::end(list);
@@ -109,6 +142,16 @@ Result<std::vector<std::string>> types_of(const Json& schema, const std::string&
   if (has(types, "number"))
     types.erase(std::remove(types.begin(), types.end(), "integer"), types.end());
   return types;
+}
+
+Result<std::vector<std::string>> meant_types(const Json& schema, const std::string& path) {
+  std::vector<std::string> types;
+  for (const auto& [type, keyword] : kTypeKeywords) {
+    if (schema.find(std::string(keyword)) != nullptr && !has(types, type)) {
+      types.emplace_back(type);
+    }
+  }
+  return schema.find("type") != nullptr || types.empty() ? types_of(schema, path) : types;
 }
 
 }  // namespace thimble

@@ -60,4 +60,8 @@ std::string type_of(const Json& value);
 /// all if it says nothing.
 Result<std::vector<std::string>> types_of(const Json& schema, const std::string& path);
 
+/// The same of a schema to be written; but if it has no "type", those that its keywords are about:
+/// a schema of `properties` means an object, though a number is valid too.
+Result<std::vector<std::string>> meant_types(const Json& schema, const std::string& path);
+
 }  // namespace thimble
