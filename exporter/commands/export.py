@@ -12,7 +12,7 @@ from exporter.catalogue.adapters import split_adapters
 from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file, check_files, check_source
 from exporter.commands.request import Request
-from exporter.commands.summary import megabytes, show_kernels, summarize
+from exporter.commands.summary import megabytes, show_kernels, show_unchecked, summarize
 from exporter.commands.working import checking, importing, working
 from exporter.text.file import read_text_file
 from quant.measure.format_numbers import with_error
@@ -120,8 +120,7 @@ def _show(
             f"deviation over {result.agreement.positions} calls"
         )
     else:
-        users = " and ".join(report.users)
-        click.echo(f"checked: no; this machine has nothing that runs {users}")
+        show_unchecked(report.users)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     click.echo(
         f"wrote {result.out}: {megabytes(result.size)} in {seconds:.0f} s, "

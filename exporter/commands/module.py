@@ -11,7 +11,7 @@ import click
 from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file
 from exporter.commands.request import Request
-from exporter.commands.summary import megabytes, show_kernels, summarize
+from exporter.commands.summary import megabytes, show_kernels, show_unchecked, summarize
 from exporter.commands.working import checking, importing, working
 from exporter.errors import ExportError
 from exporter.module.options import DEFAULT_MODULE_DELEGATE, ModuleOptions
@@ -146,5 +146,4 @@ def _show_method(method: "MethodResult") -> None:
             f"{', '.join(method.agreement.inputs)}"
         )
     else:
-        users = " and ".join(report.users)
-        click.echo(f"checked: no; this machine has nothing that runs {users}")
+        show_unchecked(report.users)

@@ -1,6 +1,6 @@
 """What a command prints of the file that it wrote."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,12 @@ def show_kernels(lines: "Iterable[Leftover]") -> None:
     for left in lines:
         times = f"{left.count} x " if left.count > 1 else ""
         click.echo(f"  kernels: {times}{left.operator} at {left.line}: {left.reason}")
+
+
+def show_unchecked(users: Collection[str]) -> None:
+    """Says why the file's results were not compared with the model's."""
+    advice = ": python -m runtime build makes what runs cpu" if "cpu" in users else ""
+    click.echo(f"checked: no; this machine has nothing that runs {' and '.join(users)}{advice}")
 
 
 def megabytes(size: int) -> str:
