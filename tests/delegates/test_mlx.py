@@ -173,6 +173,7 @@ class Bessel(CausalLM):
         return torch.special.i0(super().head(hidden))
 
 
+@pytest.mark.check
 def test_an_operator_that_mlx_does_not_have() -> None:
     with pytest.raises(DelegateError) as refused:
         lower(capture(Bessel(SMALL).requires_grad_(False), CONTEXT, 16), {}, {}, False)

@@ -197,6 +197,7 @@ def exported(
     return export_model(options, Quiet()), request.getfixturevalue(for_cpu)
 
 
+@pytest.mark.check
 def test_one_call_with_every_linear(exported: tuple[ExportResult, Path]) -> None:
     result, for_cpu = exported
     report = result.delegation
@@ -213,6 +214,7 @@ def test_one_call_with_every_linear(exported: tuple[ExportResult, Path]) -> None
     assert len(weights) > 5 and all(data[key] == cpu_data[key] for key in weights)
 
 
+@pytest.mark.check
 def test_the_runner_here_has_no_metal(cpp_build: Path, exported: tuple[ExportResult, Path]) -> None:
     path = exported[0].out
     result = subprocess.run(

@@ -86,12 +86,14 @@ def test_the_file_says_what_eager_says(path: Path, wanted: Tensor, cpp_build: Pa
     assert (found - wanted[ends]).abs().max() < 2e-5 * wanted.abs().max()
 
 
+@pytest.mark.check
 def test_numpy_reads_the_op_list_alike(path: Path, wanted: Tensor, tmp_path: Path) -> None:
     (call,) = read_calls(path, tmp_path)
     found = feed(call.step, TOKENS[:120], [40, 40, 39, 1])
     assert (found - wanted[[39, 79, 118, 119]]).abs().max() < 2e-5 * wanted.abs().max()
 
 
+@pytest.mark.check
 def test_only_layers_with_keys_of_their_own_have_caches(path: Path, tmp_path: Path) -> None:
     (call,) = read_calls(path, tmp_path)
     assert [cache["name"] for cache in call.program["caches"]] == [

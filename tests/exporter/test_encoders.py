@@ -21,7 +21,6 @@ from support.encoder_models import (
 )
 from support.encoders import CASES, DATA, WHOLE
 from support.real_models import minilm
-from support.tiers import checked
 from torch.nn import functional as F
 from transformers import AutoModel, AutoTokenizer, BertModel
 
@@ -178,9 +177,8 @@ def test_hidden_states_are_those_of_transformers(name: str, case: str, tmp_path:
             assert torch.equal(model(tokens), model.model(tokens)[:, -1])
 
 
-@pytest.mark.parametrize(
-    "name", ["modernbert", *checked(name for name in WHOLE if name != "modernbert")]
-)
+@pytest.mark.check
+@pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_model_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:
     """Pooling, what follows it, prompts and the tokens around a text, as its files have them."""
     embed = save_whole(name, tmp_path)
@@ -200,6 +198,7 @@ def test_a_whole_model_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -
     assert quality is not None and quality.cosine_worst > 0.98
 
 
+@pytest.mark.check
 def test_gptq_is_closer_than_rounding(tmp_path: Path, cpp_build: Path) -> None:
     """Of blocks with a norm behind the sum."""
     save_bert(tmp_path)

@@ -40,13 +40,14 @@ def test_the_family_is_one_short_file() -> None:
     assert len((SUPPORT / "proof_family.py").read_text().splitlines()) <= 80
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("delegate", "scheme"),
     [
         ("cpu", Scheme("gptq4")),
-        pytest.param("xnnpack", Scheme("gptq4"), marks=pytest.mark.check),
-        pytest.param("cpu", Scheme("none"), marks=pytest.mark.check),
-        pytest.param("xnnpack", Scheme("none"), marks=pytest.mark.check),
+        ("xnnpack", Scheme("gptq4")),
+        ("cpu", Scheme("none")),
+        ("xnnpack", Scheme("none")),
     ],
 )
 def test_it_is_exported_and_finds_eagers_logits(

@@ -94,10 +94,10 @@ def test_a_model_type_has_a_class(
 @pytest.mark.parametrize(
     ("fix", "model_type", "more", "tokens", "note"),
     [
-        (True, "mistral", {}, 100_001, ""),
         (False, "mistral", {}, 100_001, "set fix_mistral_regex of "),
         *checked_rows(
             [
+                (True, "mistral", {}, 100_001, ""),
                 (True, "mistral3", {"transformers_version": "4.57.1"}, 100_001, ""),
                 (True, "mistral", {"transformers_version": "5.1.0"}, 100_001, ""),
                 (True, "mistral", {}, 100_000, ""),

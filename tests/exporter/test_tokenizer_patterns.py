@@ -50,6 +50,7 @@ def compiled(pattern: str) -> Automaton | None:
         return None
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("first", [*range(0, ALWAYS, EACH), *soaked(range(ALWAYS, IN_ALL, EACH))])
 def test_random_patterns(first: int) -> None:
     split = 0

@@ -4,6 +4,7 @@ those of a runner that reads the tokens for the first time."""
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 from support.hybrid_models import export_hybrid
@@ -19,6 +20,7 @@ def last_logits(runner: Runner, tokens: list[int]) -> NDArray[np.float32]:
     return runner.logits(tokens, len(tokens) - 1)
 
 
+@pytest.mark.check
 def test_a_text_that_goes_back_is_read_anew(tmp_path: Path, cpp_build: Path) -> None:
     pte = export_hybrid(tmp_path, "short convolutions", Scheme("none"), delegate="xnnpack")
     runner = Runner(pte, threads=1)
