@@ -138,6 +138,15 @@ THIMBLE_NATIVE(void, chatEnd)(JNIEnv*, jclass, jlong runner, jlong conversation)
   thimble_chat_end(to_runner(runner), conversation);
 }
 
+THIMBLE_NATIVE(void, chatAdd)(JNIEnv* env, jclass, jlong runner, jbyteArray message,
+                              jbyteArray answer) {
+  const std::string asked = to_bytes(env, message), said = to_bytes(env, answer);
+  run(env, [&](char* error, size_t size) {
+    return thimble_chat_add(to_runner(runner), asked.data(), asked.size(), said.data(), said.size(),
+                            error, size);
+  });
+}
+
 THIMBLE_NATIVE(void, chatReset)(JNIEnv* env, jclass, jlong runner) {
   run(env,
       [&](char* error, size_t size) { return thimble_chat_reset(to_runner(runner), error, size); });

@@ -40,3 +40,12 @@ THIMBLE_NATIVE(void, settingsStop)(JNIEnv* env, jclass, jlong settings, jbyteArr
     return thimble_settings_stop(to_settings(settings), text.data(), text.size(), error, size);
   });
 }
+
+THIMBLE_NATIVE(void, settingsPrediction)(JNIEnv* env, jclass, jlong settings,
+                                         jbyteArray prediction) {
+  const std::string text = to_bytes(env, prediction);
+  run(env, [&](char* error, size_t size) {
+    return thimble_settings_prediction(to_settings(settings), text.data(), text.size(), error,
+                                       size);
+  });
+}

@@ -274,6 +274,12 @@ public final class Answers {
       Expect.equal(second.turns(), 1L);
       runner.restore(folder + "/second.session");
       Expect.equal(new Chat(runner).turns(), 1L);
+      Chat kept = new Chat(runner, "Be nice.");
+      kept.reset();
+      kept.add(lines[0], alone[0]);
+      Expect.equal(kept.turns(), 1L);
+      Expect.equal(kept.say(lines[1], options), alone[1]);
+      Expect.refused("answer is null", () -> kept.add("a", null));
     }
   }
 

@@ -39,6 +39,8 @@ public final class Requests {
         Expect.that(work.get(i).stats().generatedTokens() > 0, "no statistics");
         Expect.that(!work.get(i).logprobs().isEmpty(), "no tokens");
         work.get(i).cancel(); // it has ended: no effect
+        AnswerOptions guessed = options().prediction(alone.get(i));
+        Expect.equal(engine.submit(PROMPTS[i], guessed).text(), alone.get(i));
       }
       Expect.refused("is in use", () -> runner.generate("x", options()));
       Expect.refused("is in use", () -> new Engine(runner));

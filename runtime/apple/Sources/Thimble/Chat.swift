@@ -43,6 +43,19 @@ public final class Chat: Sendable {
         }
     }
 
+    /// Adds a turn that was had before, such as one that an app kept. Nothing is computed before the
+    /// next message.
+    public func add(_ message: String, answer: String) async throws {
+        let number = number
+        let (asked, said) = (message.bytes, answer.bytes)
+        try await runner.perform { pointer in
+            try check { thimble_chat_choose(pointer, number, $0, $1) }
+            try check {
+                thimble_chat_add(pointer, asked, asked.count, said, said.count, $0, $1)
+            }
+        }
+    }
+
     /// Removes every turn; the system prompt stays.
     public func reset() async throws {
         let number = number

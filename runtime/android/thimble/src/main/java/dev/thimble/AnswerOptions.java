@@ -30,6 +30,7 @@ public final class AnswerOptions {
   private final Map<String, Double> numbers = new TreeMap<>();
   private final Map<Integer, Double> biases = new TreeMap<>();
   private List<byte[]> stops = new ArrayList<>();
+  private byte[] prediction = {};
 
   /** The most tokens of the answer; 0, the default: until the model ends or the context is full. */
   public AnswerOptions maxNewTokens(long count) {
@@ -156,6 +157,12 @@ public final class AnswerOptions {
     return this;
   }
 
+  /** A text that the answer may repeat, such as a file that it changes: an Engine guesses from it. */
+  public AnswerOptions prediction(String text) {
+    prediction = Check.text("prediction", text);
+    return this;
+  }
+
   /** Collects each token's log-probability, and so many most likely tokens, 0 to 20. */
   public AnswerOptions logprobs(int top) {
     if (top < 0) throw new RunnerException("logprobs is " + top + ", but must be from 0 to 20");
@@ -221,6 +228,7 @@ public final class AnswerOptions {
         Native.settingsBias(settings, bias.getKey(), bias.getValue());
       }
       for (byte[] stop : stops) Native.settingsStop(settings, stop);
+      Native.settingsPrediction(settings, prediction);
       return settings;
     } catch (Throwable error) {
       Native.settingsFree(settings);

@@ -52,6 +52,20 @@ public final class Chat {
     return text.toString();
   }
 
+  /**
+   * Adds a turn that was had before, such as one that an app kept. Nothing is computed before the
+   * next message.
+   */
+  public void add(String message, String answer) {
+    byte[] asked = Check.text("message", message);
+    byte[] said = Check.text("answer", answer);
+    runner.perform(
+        pointer -> {
+          Native.chatChoose(pointer, number);
+          Native.chatAdd(pointer, asked, said);
+        });
+  }
+
   /** Removes every turn; the system prompt stays. */
   public void reset() {
     runner.perform(

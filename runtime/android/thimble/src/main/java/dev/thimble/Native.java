@@ -50,6 +50,8 @@ final class Native {
 
   static native void chatEnd(long runner, long conversation);
 
+  static native void chatAdd(long runner, byte[] message, byte[] answer);
+
   static native void chatReset(long runner);
 
   static native long chatTurns(long runner, long conversation);
@@ -83,6 +85,8 @@ final class Native {
   static native void settingsBias(long settings, int token, double value);
 
   static native void settingsStop(long settings, byte[] text);
+
+  static native void settingsPrediction(long settings, byte[] text);
 
   static native long engineOpen(long runner, int sequences, int queue, int promptRows);
 
