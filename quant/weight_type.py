@@ -34,9 +34,9 @@ class WeightType:
         if not grouped and (*kind, self.group_size) != (8, 1, WHOLE_ROW):
             raise QuantError(
                 f"a weight of {self.bits} bits in groups of {self.group_size} with {self.levels} "
-                "levels of scales is not supported; it must be 4 to 6 bits in groups of "
-                f"{', '.join(map(str, GROUP_SIZES))} with 2 levels, 4 or 8 with 1, or 8 bits with "
-                "one scale a row."
+                f"levels of scales is not supported. Groups of {', '.join(map(str, GROUP_SIZES))} "
+                "may have 4 to 6 bits with 2 levels, or 4 or 8 bits with 1. One scale a row is of "
+                "8 bits."
             )
 
     @property

@@ -105,9 +105,8 @@ def _check_left(report: DelegationReport) -> None:
     unknown = [name for name in report.left if name.startswith(("torchao::", "thimble::"))]
     if unknown:
         raise DelegateError(
-            f"The graph has {', '.join(unknown)} in a form that neither the CPU delegate nor a "
-            "kernel supports: export with --quant none, rtn4, gptq4 or rtn8, or with another "
-            "--delegate."
+            f"The graph has {', '.join(unknown)} in a form that no kernel supports: export with "
+            "--quant none, rtn4, gptq4 or rtn8, or with another --delegate."
         )
 
 

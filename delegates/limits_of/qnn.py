@@ -13,7 +13,7 @@ def _missing() -> str | None:
         return None
     return (
         f"Qualcomm's AI Engine Direct SDK is not installed ({SDK} is not a directory), but the qnn "
-        "delegate needs its compiler: get it from "
+        "delegate needs its compiler. Get it from "
         f"https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk, set {SDK} to "
         "its directory and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH."
     )

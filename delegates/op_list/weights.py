@@ -58,7 +58,7 @@ def pack(matrix: Matrix, constants: Constants) -> bytes:
         name = shown_name(constants.name(matrix.sources[0].values) or "a weight")
         raise DelegateError(
             f"{name} has scales that are not an integer of 1 to {most} times a number of their "
-            "row, although its type says so: quantize it again."
+            "row: quantize it again."
         )
     return pack_two_level(matrix.format, values, levels, columns, group_size)
 

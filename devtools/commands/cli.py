@@ -102,9 +102,9 @@ main.add_command(report)
     metavar="RIVAL",
     type=FilledText(),
     multiple=True,
-    help="Also measure this engine, in turns with the model: xnnpack, cpu or openvino, a .pte "
-    "file, or the path of llama-bench (with a model of the same shape and random "
-    "weights). Or the same model: recording (while its profile is recorded), adapter:NAME "
+    help="Also measure this engine, in turns with the model: xnnpack, cpu, openvino, a .pte "
+    "file, or the path of llama-bench. All but a .pte run a model of the same shape with random "
+    "weights. Or the same model: recording (while its profile is recorded), adapter:NAME "
     "(with an adapter that the file keeps), or the path of another build's bench. Can be repeated.",
 )
 @click.option("--json", type=FilledPath(), help="Also write everything as JSON.")
@@ -181,10 +181,10 @@ def bench(request: BenchRequest) -> None:
 def compare(request: CompareRequest) -> None:
     """Find the line of the model that a .pte computes wrongly.
 
-    Runs the checkpoint in float, the quantized model and the .pte on the same tokens: the last
-    half of them one by one, but at most 32, and those before at once. Compares the results of every
-    line, layer by layer: once with each model on its own values, and once with the same inputs of
-    the layer, so that each fault appears where it arises. At the end it compares the logits.
+    Runs the checkpoint in float, the quantized model and the .pte on the same tokens. The last half
+    of them, but at most 32, run one by one, and those before at once. Compares the results of every
+    line, layer by layer. It does so once with each model on its own values, and once with the same
+    inputs of the layer. So each fault appears where it arises. At the end it compares the logits.
     """
     from devtools.commands.compare import run_compare
 
@@ -192,7 +192,7 @@ def compare(request: CompareRequest) -> None:
 
 
 @main.command(
-    context_settings=_SETTINGS, short_help="Measure KL divergence against bits, beside llama.cpp."
+    context_settings=_SETTINGS, short_help="Compare KL divergence against bits with llama.cpp."
 )
 @click.argument("model", metavar="MODEL.gguf", type=FilledPath("name a .gguf file"))
 @click.option(
@@ -245,9 +245,9 @@ def compare(request: CompareRequest) -> None:
 def quality(request: QualityRequest) -> None:
     """Measure KL divergence against bits: Thimble's files and llama.cpp's of one float model.
 
-    llama.cpp's types use an importance matrix from the text that Thimble's calibrate on, rows
-    padded to multiples of 256 where its types need that, and its own arithmetic; zeros do not count
-    as bits. Both are scored on the second half of each 512 tokens.
+    llama.cpp's types use an importance matrix from the text that Thimble's calibrate on. Their rows
+    are padded to multiples of 256 where they need that; the zeros do not count as bits. They run
+    with llama.cpp's own arithmetic. Both are scored on the second half of each 512 tokens.
     """
     from exporter.command_line.quiet import silence_known_noise, silence_native_noise
 

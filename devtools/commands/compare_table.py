@@ -42,10 +42,10 @@ def show(outcome: Outcome) -> None:
         table.add_row(*_cells(row), style="bold red" if row.sink.order in marked else None)
     console.print(table)
     console.print(
-        "Signal-to-noise ratio in dB, more is better. weights: only the line's weights, compared "
-        "with the float ones on the same input; quantized: quantized model / float model, "
-        "including all earlier errors; prefill, decode, max error: program / quantized model, "
-        "both on the program's input of the layer.",
+        "Signal-to-noise ratio in dB, more is better. The column weights is of the line's weights "
+        "alone, compared with the float ones on the same input. The column quantized compares the "
+        "quantized model with the float model, including all earlier errors. The others compare "
+        "the program with the quantized model, both on the program's input of the layer.",
         soft_wrap=True,
     )
     if any(row.sink.at_boundary for row in outcome.comparison.rows):

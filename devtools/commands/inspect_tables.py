@@ -74,7 +74,7 @@ def coverage_lines(report: dict[str, Any]) -> list[str]:
     lines = [
         f"coverage: the line is known of {_share(coverage['delegate_time'])} of the time inside "
         f"{inside or 'delegates'} and of {_share(coverage['event_count'])} of the events "
-        f"({coverage['events_resolved']} of {coverage['events']}); events are "
+        f"({coverage['events_resolved']} of {coverage['events']}). Events are "
         f"{_share(coverage['call_time'])} of the calls' time"
     ]
     for item in coverage["unresolved"][:_MOST_UNRESOLVED]:

@@ -87,9 +87,9 @@ def inspect(request: InspectRequest) -> None:
     that the self times of a table add up to the time of the calls.
 
     One operator may compute several lines or modules, such as q_proj, k_proj and v_proj. Such rows
-    are marked "shares with", and the operator's time is divided among them: by the bytes of their
-    weights in calls of one token, by their operations in longer calls, and always by operations if
-    none is a matrix product, as in a norm.
+    are marked "shares with", and the operator's time is divided among them. It is divided by the
+    bytes of their weights in calls of one token, and by their operations in longer calls. If none
+    is a matrix product, as in a norm, it is always divided by operations.
     """
     from devtools.commands.inspect import run_inspect
 
@@ -132,13 +132,13 @@ def diff(request: DiffRequest) -> None:
     """Show, by line, what became slower from run A to run B, and what is only noise.
 
     Times are those of the median call of each side, and every change is from A's median to B's. A
-    line is slower or faster if the difference of its calls is significant (Mann-Whitney, Holm, 5%
-    for all lines together) and its medians differ by more than the noise of either side: between
-    the halves of a run, and between runs of one side. The time of an operator that computes several
-    lines is divided among them, as in inspect.
+    line is slower or faster if two things hold. The difference of its calls is significant
+    (Mann-Whitney, Holm, 5% for all lines together). Its medians differ by more than the noise of
+    either side: between the halves of a run, and between runs of one side. The time of an operator
+    that computes several lines is divided among them, as in inspect.
 
-    One run does not show how much runs differ by themselves: 5% is assumed, and with one run on
-    each side a line is only perhaps slower or faster. For a reliable verdict, record three runs or
+    One run does not show how much runs differ by themselves, so 5% is assumed. With one run on each
+    side a line is only perhaps slower or faster. For a reliable verdict, record three runs or
     more of each side and add them with --again-a and --again-b.
     """
     from devtools.commands.diff import run_diff

@@ -43,10 +43,10 @@ def report(
     limits: Path | None,
     threads: int | None,
 ) -> None:
-    """Write a recorded run as one HTML file that works offline: the model's source with times, a
-    flame graph, the roofline, prefill compared with decode, memory, and delegation.
+    """Write a recorded run as one HTML file that works offline.
 
-    PROFILE is a file that the runner's --etdump wrote.
+    It has the model's source with times, a flame graph, the roofline, prefill compared with decode,
+    memory, and delegation. PROFILE is a file that the runner's --etdump wrote.
     """
     from devtools.profile import load_profile
     from devtools.profile.limits import load_limits

@@ -204,8 +204,8 @@ def _shape(model: Model) -> Shape:
     """
     if model.shape is None:
         raise BadRequest(
-            f"The layers of {model.name} are of several kinds or sizes, and no rival's model is "
-            "made of such; give a .pte, or llama-bench with --gguf FILE."
+            f"The layers of {model.name} are of several kinds or sizes, which no rival's model "
+            "can have; give a .pte, or llama-bench with --gguf FILE."
         )
     return model.shape
 

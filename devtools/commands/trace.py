@@ -26,7 +26,7 @@ def trace(profile: Path, etrecord: Path, out: Path) -> None:
     """Write a recorded run as a trace to open in https://ui.perfetto.dev or chrome://tracing.
 
     PROFILE is a file that the runner's --etdump wrote. Each thread has a track, the operators of a
-    delegate are nested in its calls, arrows connect tokens, and a click on an operator shows its
+    delegate are nested in its calls, and arrows connect tokens. A click on an operator shows its
     line, shape, bytes and operations.
     """
     from devtools.profile import load_profile

@@ -347,8 +347,8 @@ class Profile:
         if not self.written_with or self.facts.get("fingerprint", "") in ("", self.written_with):
             return None
         return (
-            f"note: {self.etdump} ran another export than that of {self.etrecord}: lines and "
-            "shapes are right only if both came from the same source; give the ETRecord that was "
+            f"note: {self.etdump} ran another export than that of {self.etrecord}. Lines and "
+            "shapes are right only if both came from the same source: give the ETRecord that was "
             "written with the .pte that ran."
         )
 

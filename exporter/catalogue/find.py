@@ -63,7 +63,7 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
         if checkpoint.config.tie_word_embeddings and not merged.config.tie_word_embeddings:
             listener.note(
                 f"The adapter changes the embedding or the head of {checkpoint.name}, which are "
-                "tied: the file has two matrices, as PEFT's model computes before it is merged. "
+                "tied. So the file has two matrices, as PEFT's model computes before it is merged. "
                 "(PEFT's merge_and_unload adds such changes to both.)"
             )
         checkpoint = merged

@@ -170,7 +170,7 @@ class Checkpoint(Generic[Spec]):
             if part is not None:
                 advice = (
                     f"{part} belongs to quantized weights, and no quantization_config in "
-                    "config.json says how to read it: add the one of these weights, or use the "
+                    "config.json says how to read it. Add the one of these weights, or use the "
                     "original float checkpoint."
                 )
             raise ExportError(

@@ -149,7 +149,7 @@ class GgufFile(MappedFile):
         except ValueError:
             raise ExportError(
                 f"{self.path} stores {name} as type {kind}, which is not known; update the gguf "
-                "package, or convert the model again to a usual type such as Q8_0."
+                "package, or convert the model to a usual type such as Q8_0."
             ) from None
         elements, (block, block_bytes) = math.prod(shape), GGML_QUANT_SIZES[type]
         if not shape or shape[-1] % block or elements > _MOST_ELEMENTS:

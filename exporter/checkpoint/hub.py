@@ -130,8 +130,8 @@ def download(hub_id: str, patterns: list[str] = _NEEDED) -> Path:
     except (LocalEntryNotFoundError, OfflineModeIsEnabled, HTTPError):
         raise ExportError(
             f"{missing(hub_id)} {hub_id!r}, and the hub model of that name cannot be "
-            "downloaded: huggingface.co cannot be reached and the cache does not hold all its "
-            "files; connect, or name a local directory."
+            "downloaded. The site huggingface.co cannot be reached and the cache does not hold all "
+            "its files; connect, or name a local directory."
         ) from None
     except OSError as error:
         raise ExportError(_failed(hub_id, error)) from None

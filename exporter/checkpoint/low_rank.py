@@ -72,8 +72,8 @@ def read_adapter(checkpoint: Checkpoint, name: str, source: str) -> LowRankAdapt
         if factors is None or len(factors[0]) != module.out_features:
             raise ExportError(
                 f"The adapter {name} changes {parameter} by more than a low-rank product of its "
-                f"own (DoRA, a complete weight, or a form that {checkpoint.name} does not store), "
-                f"which cannot be kept apart: merge it with --adapter {source}."
+                f"own, which cannot be kept apart: merge it with --adapter {source}. (It is DoRA, "
+                f"a complete weight, or of a form that {checkpoint.name} does not store.)"
             )
         pairs[path] = _pair(name, parameter, *factors)
     for other in changes.keys() - read:

@@ -74,9 +74,9 @@ _SCHEME = [
         "scheme",
         metavar="SCHEME",
         default="gptq4",
-        help="none (float32), rtn8 (8 bits), keep (the integers of a GGUF file of Q8_0 or Q4_0, or "
-        "of a symmetric GPTQ, AWQ or compressed-tensors checkpoint), or 4 bits: gptq4 (calibrated, "
-        "best quality), rtn4 (rounded to nearest), hqq4, awq4.",
+        help="none (float32), rtn8 (8 bits), or 4 bits: gptq4 (calibrated, best quality), rtn4 "
+        "(rounded to nearest), hqq4, awq4. Or keep: the integers of a GGUF file of Q8_0 or Q4_0, "
+        "or of a symmetric GPTQ, AWQ or compressed-tensors checkpoint.",
     ),
     click.option(
         "--method",
@@ -114,6 +114,6 @@ _CALIBRATION = [
         metavar="N",
         type=click.IntRange(min=1),
         help="Number of tokens to calibrate on (gptq4, awq4, and where bits are allocated by a "
-        "size); by default 32768, or 16384 for models of 100 million weights or more.",
+        "size). By default 32768, or 16384 for models of 100 million weights or more.",
     ),
 ]

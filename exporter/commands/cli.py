@@ -39,7 +39,7 @@ Examples:
     type=FilledText("name a directory, a GGUF file or a hub id"),
     metavar="DIR|GGUF|HUB_ID",
     help="Weights: a directory in the layout of Hugging Face, Meta or torchtune, a GGUF file, or a "
-    "hub id, optionally followed by the name of a GGUF file. They define the model's shape.",
+    "hub id. The name of a GGUF file may follow a hub id. Weights define the model's shape.",
 )
 @click.option(
     "--adapter",
@@ -78,8 +78,8 @@ Examples:
     "--max-context-len",
     metavar="N",
     type=int,
-    help="Number of positions in the KV cache; by default the model's limit, for cpu at "
-    "most 8192 (fewer, to 2048, where caches pass 512 MB), for others at most 2048.",
+    help="Number of positions in the KV cache. By default the model's limit, but for cpu at most "
+    "8192 (fewer, to 2048, where caches pass 512 MB), for others at most 2048.",
 )
 @click.option(
     "--max-seq-len",
@@ -146,7 +146,7 @@ def main(request: Request) -> None:
     """Exports a language model to one .pte file: weights, tokenizer, template, report.
 
     MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, a GGUF file,
-    or a hub id. llama3 without --checkpoint is a small model in the package. With --checkpoint,
+    or a hub id. Without --checkpoint, llama3 is a small model in the package. With --checkpoint,
     MODEL can be left out. FILE.py:FUNCTION exports any other module: the function returns a
     torch.nn.Module and example inputs, optionally dynamic_shapes and calibration inputs. A module
     has --quant none (the default), int8 or int4, and --delegate xnnpack (the default).

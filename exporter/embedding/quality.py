@@ -92,6 +92,6 @@ def require_quality(quality: EmbeddingQuality, quantized: bool) -> None:
     if not right:
         raise ExportError(
             f"The lowered program's embeddings differ from the model's: the worst cosine is "
-            f"{quality.cosine_worst:.4g}, and numbers differ by up to {quality.error:.2g}; nothing "
+            f"{quality.cosine_worst:.4g}, and numbers differ by up to {quality.error:.2g}. Nothing "
             "was written: export with another --quant, and report this."
         )

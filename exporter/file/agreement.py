@@ -148,7 +148,7 @@ def require_agreement(agreement: Agreement) -> None:
     if not agreement.error <= agreement.tolerance:
         raise ExportError(
             f"The lowered program's logits differ from the model's by {agreement.error:.2g} of "
-            f"their deviation, but rounding explains only {agreement.tolerance:.2g}; nothing was "
+            f"their deviation, but rounding explains only {agreement.tolerance:.2g}. Nothing was "
             "written: export with another --quant or --delegate, and report this."
         )
 

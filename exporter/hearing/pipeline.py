@@ -143,5 +143,5 @@ def _require_fitting(directory: Path, spec: WhisperSpec, sound: LogMelSettings) 
         raise ExportError(
             f"The feature extractor of {directory} makes windows of {sound.n_mels} features and "
             f"{sound.frames} frames, but the model reads {expected[0]} and {expected[1]}; take "
-            "both from the same model."
+            "both from one model."
         )

@@ -256,8 +256,7 @@ class CausalLM(nn.Module):
         elif is_long != self._is_long:
             raise ExportError(
                 f"A text of {start_pos + seq_len} tokens and the {start_pos} in the cache have "
-                f"different rotary tables, which change at {original}: run the text again, from "
-                "position 0."
+                f"different rotary tables, which change at {original}: run the text again from 0."
             )
 
     def embed(self, tokens: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ def compare(
                     raise ExportError(
                         f"On {sample.title} the file's {spec.name} differs from the module's by "
                         f"{far:.2g} of its largest number, but rounding explains only "
-                        f"{allowed:.2g}; nothing was written: use another --delegate or --quant, "
+                        f"{allowed:.2g}. Nothing was written: use another --delegate or --quant, "
                         "and report this."
                     )
                 if far / allowed > worst:

@@ -84,7 +84,7 @@ def keeping(scheme: Scheme, checkpoint: Checkpoint, empty: CausalLM, listener: L
         sources = sorted({checkpoint.source_type(name) for part in parts for name in part.tensors})
         raise ExportError(
             f"{checkpoint.name} has no integers that --quant keep can store: its weights are "
-            f"{', '.join(sources)}; take a GGUF file of Q8_0 or Q4_0, a GPTQ, AWQ or "
+            f"{', '.join(sources)}. Take a GGUF file of Q8_0 or Q4_0, a GPTQ, AWQ or "
             "compressed-tensors checkpoint, or another --quant, such as gptq4 or rtn8."
         )
     counts = ", ".join(f"{count} of {name}" for name, count in sorted(kept.items()))

@@ -50,8 +50,8 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
         listener.note(note)
     if plan.text.evaluation is None:
         listener.note(
-            "Quality is not measured: the tokenizer makes too few tokens of the built-in text; "
-            "to measure it, name a text of the model's own kind with --calibration."
+            "Quality is not measured: the tokenizer makes too few tokens of the built-in text. "
+            "To measure it, name a text of the model's own kind with --calibration."
         )
     plan = _with_room(plan, listener)
     if options.has_budget:

@@ -109,6 +109,6 @@ def check_adapters(options: ExportOptions) -> None:
     if method.rounding == "awq" or method.folds_rotation:
         what = "awq" if method.rounding == "awq" else f"rotation={method.rotation}"
         raise ExportError(
-            f"{what} changes the inputs of linears, which adapters that are kept apart also read: "
+            f"{what} changes the inputs of linears, which adapters kept apart also read: "
             "merge the adapter with --adapter DIR, or use another --quant or --method."
         )

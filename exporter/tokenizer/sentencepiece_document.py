@@ -110,6 +110,6 @@ def _prepends(steps: Json) -> bool:
 def _not_read(path: Path, class_name: str, special: SpecialTokens, kind: str) -> TokenizerError:
     return TokenizerError(
         f"{special.directory / CONFIG}: the class {class_name} does not read a {kind} model such "
-        f"as {path.name}: add the model's own tokenizer.json, or take the tokenizer_class out to "
+        f"as {path.name}. Add the model's own tokenizer.json, or take the tokenizer_class out to "
         "read the model as SentencePiece does."
     )

@@ -121,8 +121,8 @@ def main() -> None:
 def eval_command(request: EvalRequest) -> None:
     """Measures a checkpoint or a .pte: perplexity, bits per byte, and with --against KL and top-1.
 
-    As in the GPTQ paper: the complete text is tokenized, with BOS before it, and cut into
-    consecutive windows of --context tokens; in each, every token but the first is predicted from
+    As in the GPTQ paper, the complete text is tokenized, with BOS before it, and cut into
+    consecutive windows of --context tokens. In each, every token but the first is predicted from
     those before it.
     """
     from quant.commands.evaluate import run_eval
@@ -182,7 +182,7 @@ def compare_command(request: CompareRequest) -> None:
     """Prints a Markdown table that compares methods on one model with the same protocol.
 
     MODEL is by default llama3, the small model in the package. The bits are those of a weight in
-    the layers with a float16 for each group, as stock ExecuTorch stores it; a delegate of ours may
+    the layers with a float16 for each group, as stock ExecuTorch stores it. A delegate of ours may
     need others, which an export prints. The text is cut into windows, so that a little more of it
     may be taken than asked for.
     """

@@ -48,8 +48,8 @@ def run_command(request: Request) -> None:
     """Quantizes a checkpoint and stores the layers in the cache, from which the exporter takes
     them.
 
-    Runs in one process, or in 2, 4 or 8 that share the calibration text and the rows of each
-    weight, with bit-identical results: torchrun --nproc-per-node 4 -m quant run MODEL
+    Runs in one process, or in 2, 4 or 8: torchrun --nproc-per-node 4 -m quant run MODEL. They share
+    the calibration text and the rows of each weight. The results are bit-identical.
     """
     from exporter.command_line.interruption import nothing_to_clean_up
     from exporter.command_line.quiet import silence_known_noise

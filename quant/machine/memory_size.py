@@ -27,8 +27,8 @@ def parse_size(text: str, where: str, instead: str = "") -> int:
     unit = None if match is None else _UNITS.get(match[2].upper())
     if match is None or unit is None:
         raise QuantError(
-            f"{where} {text!r} is not a valid size; write a number and a unit of kB, MB, GB, TB, "
-            "KiB, MiB, GiB or TiB, such as 6GB or 700MB."
+            f"{where} {text!r} is not a valid size; write a number and kB, MB, GB, TB, KiB, MiB, "
+            "GiB or TiB, such as 6GB."
         )
     size = int(float(match[1]) * unit)
     if size < 1:

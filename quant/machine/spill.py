@@ -224,5 +224,5 @@ def _quantized(module: nn.Module) -> Iterator[tuple[object, str]]:
 def _no_room(directory: Path | None, error: OSError) -> QuantError:
     return QuantError(
         f"{directory} cannot store more of what does not fit in memory ({error.strerror}); free "
-        "some space there, name another place with --cache, or allow more with --max-memory."
+        "some space there, choose another --cache, or allow more with --max-memory."
     )

@@ -155,7 +155,7 @@ def inverse_factor(
     raise QuantError(
         "the Hessian of a layer cannot be factored even with a damping of "
         f"{_MAX_DAMP_PERCENT:.0f}%; its calibration inputs are too large for float32: check the "
-        "checkpoint's weights."
+        "weights."
     )
 
 

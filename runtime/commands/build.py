@@ -35,12 +35,12 @@ PRESETS = {
     type=click.Choice(["host", "aarch64", *PRESETS, "java", "android", "apple"]),
     default="host",
     show_default=True,
-    help="aarch64: Arm on Linux; downloads ExecuTorch's wheel for it once. aarch64-static: one "
-    "file without libraries for Arm on any Linux kernel, also Android's. macos-arm64: linked here, "
-    "never run. wasm32: for browsers and node, also with relaxed SIMD, into build/wasm32-relaxed, "
-    "and with threads too, into build/wasm32-threads. java: the Java API, for this machine. "
-    "android: the same as an AAR; compiles its library with the NDK that the environment variable "
-    "ANDROID_NDK names. apple: a Swift package for iOS and macOS. The result is in build/TARGET.",
+    help="Arm on Linux: aarch64 (downloads ExecuTorch's wheel for it once), or aarch64-static "
+    "(one file without libraries, for any Linux kernel, also Android's). Apple: macos-arm64 "
+    "(linked here, never run), or apple (a Swift package for iOS and macOS). Browsers and node: "
+    "wasm32, also with relaxed SIMD, into build/wasm32-relaxed, and with threads too, into "
+    "build/wasm32-threads. Java: java (the API for this machine), or android (the same as an AAR; "
+    "the NDK that ANDROID_NDK names compiles its library). The result is in build/TARGET.",
 )
 @click.option(
     "--executorch-source",

@@ -96,7 +96,7 @@ def run_command(
             fail(
                 RunnerError(
                     f"{model} has no chat template and only continues texts: pass -p TEXT, -f "
-                    "FILE, or -p - for standard input; or give it a template with --chat-template."
+                    "FILE, -p - for standard input, or a template with --chat-template."
                 ),
                 2,
             )

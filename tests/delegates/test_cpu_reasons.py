@@ -286,7 +286,7 @@ LEFT: list[tuple[Forward, str, str]] = [
     (
         lambda m, x, p: m.quantized(x, 3, 32, 1),
         "thimble::linear",
-        "its weight has 3 bits, groups of 32 and scales on 1 levels; it takes",
+        "its weight has 3 bits, groups of 32 and scales on 1 levels. In groups it takes",
     ),
     (
         lambda m, x, p: torch.ops.thimble.cached_attention(

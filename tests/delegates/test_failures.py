@@ -56,7 +56,7 @@ LACKING = {
     "mlx": "This installation of ExecuTorch has no backends/mlx with its schema and generator, and "
     "the mlx delegate needs them: pip install executorch==1.5.1, or choose another --delegate.",
     "qnn": "Qualcomm's AI Engine Direct SDK is not installed (QNN_SDK_ROOT is not a "
-    "directory), but the qnn delegate needs its compiler: get it from "
+    "directory), but the qnn delegate needs its compiler. Get it from "
     "https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk, set QNN_SDK_ROOT "
     "to its directory and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH.",
     "cpu,mlx": "This installation of ExecuTorch has no backends/mlx with its schema and generator, "

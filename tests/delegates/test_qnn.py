@@ -39,7 +39,7 @@ def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
         lower(capture(random_model(SMALL), 24, 1), {}, {}, with_etrecord=False)
     assert str(refused.value) == (
         "Qualcomm's AI Engine Direct SDK is not installed (QNN_SDK_ROOT is not a directory), but "
-        "the qnn delegate needs its compiler: get it from "
+        "the qnn delegate needs its compiler. Get it from "
         "https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk, set "
         "QNN_SDK_ROOT to its directory and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH."
     )

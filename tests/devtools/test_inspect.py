@@ -105,7 +105,7 @@ def test_a_record_of_another_export_is_noted(pair: tuple[str, str], tmp_path: Pa
     with ZipFile(other, "a") as archive:
         assert archive.comment.isdigit()
         archive.comment = b"1"
-    note = f"note: {pair[0]} ran another export than that of {other}: "
+    note = f"note: {pair[0]} ran another export than that of {other}. "
     commands = [["inspect"], ["trace", "--out", tmp_path / "x.json"], ["diff", pair[0]]]
     for command in [*commands, ["report", "--out", tmp_path / "x.html"]]:
         for record in (other, pair[1]):

@@ -187,8 +187,8 @@ def extended(adapter: Path, tensors: dict[str, torch.Tensor]) -> Path:
             (48,),
             {"use_dora": True},
             "The adapter a changes model.layers.0.self_attn.q_proj.weight by more than a low-rank "
-            "product of its own (DoRA, a complete weight, or a form that llama does not store), "
-            "which cannot be kept apart: merge it with --adapter {path}.",
+            "product of its own, which cannot be kept apart: merge it with --adapter {path}. (It "
+            "is DoRA, a complete weight, or of a form that llama does not store.)",
         ),
         (
             ["model.layers.1.mlp.up_proj.weight"],

@@ -222,7 +222,7 @@ def test_quantized_weights_whose_config_does_not_say_so(tmp_path: Path, suffix: 
     tensors[name] = tensors.pop(DOWN).to(torch.int8)
     assert refusal(write(tmp_path, tensors)).endswith(
         f"{name} belongs to quantized weights, and no quantization_config in config.json says how "
-        "to read it: add the one of these weights, or use the original float checkpoint."
+        "to read it. Add the one of these weights, or use the original float checkpoint."
     )
 
 

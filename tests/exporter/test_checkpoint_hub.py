@@ -28,9 +28,9 @@ CONFIG: dict[str, Any] = {
     "vocab_size": 8,
 }
 NOT_FETCHED = (
-    f"There is no directory '{NAME}', and the hub model of that name cannot be downloaded: "
-    "huggingface.co cannot be reached and the cache does not hold all its files; connect, or name "
-    "a local directory."
+    f"There is no directory '{NAME}', and the hub model of that name cannot be downloaded. "
+    "The site huggingface.co cannot be reached and the cache does not hold all its files; connect, "
+    "or name a local directory."
 )
 UNKNOWN = (
     f"There is no directory and no public hub model '{NAME}'; check the spelling or, for a private "

@@ -248,7 +248,7 @@ def test_floats_cannot_be_kept(tmp_path: Path, shared_data: Path) -> None:
     path = write(tmp_path / "model.gguf", random_tensors(tied=True), Type.F16)
     said = refusal(ExportError, options(path, tmp_path / "model.pte", shared_data))
     assert said == (
-        "model has no integers that --quant keep can store: its weights are F16; take a GGUF file "
+        "model has no integers that --quant keep can store: its weights are F16. Take a GGUF file "
         "of Q8_0 or Q4_0, a GPTQ, AWQ or compressed-tensors checkpoint, or another --quant, such "
         "as gptq4 or rtn8."
     )

@@ -30,8 +30,8 @@ def test_where_and_how_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     [
         (
             "6 apples",
-            "--max-memory '6 apples' is not a valid size; write a number and a unit of kB, MB, GB, "
-            "TB, KiB, MiB, GiB or TiB, such as 6GB or 700MB.",
+            "--max-memory '6 apples' is not a valid size; write a number and kB, MB, GB, TB, KiB, "
+            "MiB, GiB or TiB, such as 6GB.",
         ),
         (
             "5",

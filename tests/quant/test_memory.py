@@ -111,7 +111,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
         Spill(tmp_path / "file" / "directory").keep([torch.zeros(1)])
     assert str(error.value) == (
         f"{tmp_path}/file/directory cannot store more of what does not fit in memory (Not a "
-        "directory); free some space there, name another place with --cache, or allow more with "
+        "directory); free some space there, choose another --cache, or allow more with "
         "--max-memory."
     )
 

@@ -359,11 +359,11 @@ REFUSALS: list[tuple[object, str]] = [
      "the JSON schema at #/allOf/1 has a pattern that is not a string"),
     ({"minLength": -1}, "the JSON schema at # has minLength -1, but it must be a whole number of "
      "at most 15 digits"),
-    ({"x-guidance": {"lenient": True}}, 'the JSON schema\'s x-guidance has "lenient": true, but '
-     "only whitespace_flexible (a boolean), item_separator and key_separator (regular "
-     "expressions), string_quote (a text), and arguments (an object of before_name, before_value, "
-     "behind_value and between, which are texts, and raw_strings and python_values, booleans) are "
-     "supported"),
+    ({"x-guidance": {"lenient": True}}, 'the JSON schema\'s x-guidance has "lenient": true, '
+     "which is not supported. Use whitespace_flexible (a boolean), item_separator or key_separator "
+     "(regular expressions), string_quote (a text), or arguments. The last is an object of "
+     "before_name, before_value, behind_value and between (texts), and raw_strings and "
+     "python_values (booleans)"),
     ({"x-guidance": {"item_separator": ""}}, "the JSON schema's x-guidance has the separator \"\", "
      'which must match "," with white space before or behind it'),
     ({"x-guidance": {"key_separator": " ?}"}}, "the JSON schema's x-guidance has the separator "

@@ -25,8 +25,7 @@ def quantized_source(
     format = FORMATS.get((bits, group_size > 0, levels))
     if format is None:
         return Refused(
-            f"its weight has {bits} bits, groups of {group_size} and scales on {levels} levels; it "
-            "takes 4 bits in groups with scales on 1 or 2 levels, 5 and 6 bits on 2 levels, and 8 "
-            "bits by row or in groups with scales on 1 level"
+            f"its weight has {bits} bits, groups of {group_size} and scales on {levels} levels. In "
+            "groups it takes 4 bits with 1 or 2 levels, 5 and 6 with 2, 8 with 1; by row, 8"
         )
     return MatrixSource(values, scales, format, rows, columns, group_size)

@@ -60,8 +60,8 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **given, "rope_scaling": None}  # which no Gemma 4 reads
     if flag(fields, "enable_moe_block"):
         raise ExportError(
-            "enable_moe_block true is not supported: a layer of this model adds experts to its "
-            "feed-forward part; of Gemma 4, take a model without experts, such as E2B or E4B."
+            "enable_moe_block true is not supported: it adds experts to feed-forward parts; take a "
+            "Gemma 4 without experts, such as E2B or E4B."
         )
     refuse(fields, "use_bidirectional_attention", False, "vision")  # which a text has nothing of
     kinds = _kinds(fields)

@@ -101,7 +101,7 @@ const std::vector<AnswerNumber>& answer_numbers() {
        "  --dynatemp-range R, --dynatemp-exponent E\n"
        "                       0 to 100: the temperature is lower by R where the model is "
        "certain,\n"
-       "                       higher by R where it is not, by entropy ^ E (default 0, 1)\n"},
+       "                       and higher where not, by entropy ^ E (default 0, 1)\n"},
       {"dynatemp_exponent", 0, 100, &SamplerOptions::dynatemp_exponent},
       {"mirostat", 0, 2, &MirostatOptions::version,
        "  --mirostat V         0 to 2: Mirostat 1 or 2, in place of the filters above; 0: none\n"

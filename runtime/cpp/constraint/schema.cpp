@@ -52,10 +52,10 @@ Status read_spacing(const Json& options, const TokenNames& tokens, JsonSpacing* 
   const auto refused = [](const std::string& key) {
     return Status::error(
         "the JSON schema's x-guidance has " + key +
-        ", but only whitespace_flexible (a boolean), item_separator and "
-        "key_separator (regular expressions), string_quote (a text), and arguments (an object of "
-        "before_name, before_value, behind_value and between, which are texts, and raw_strings "
-        "and python_values, booleans) are supported");
+        ", which is not supported. Use whitespace_flexible (a boolean), item_separator or "
+        "key_separator (regular expressions), string_quote (a text), or arguments. The last is an "
+        "object of before_name, before_value, behind_value and between (texts), and raw_strings "
+        "and python_values (booleans)");
   };
   if (!options.is(Json::Kind::kObject)) return refused(to_text(options).substr(0, 40));
   for (size_t i = 0; i < options.keys.size(); ++i) {

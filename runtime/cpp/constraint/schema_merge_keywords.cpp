@@ -193,8 +193,8 @@ Result<Json> SchemaMerger::negation(const Json& schema, const std::string& path,
   }
   const Status left_out = reading_->leave_out(
       "the JSON schema at " + path +
-      " is not supported: only a not of types, of an enum or const, of a pattern, of one required "
-      "name, and of an anyOf of these; leave it out, and check the answer for it");
+      " is not supported: leave it out, and check the answer for it. A not may be of types, an "
+      "enum, a const, a pattern, one required name, or an anyOf of these");
   if (!left_out.ok()) return left_out;
   return Json::boolean(true);
 }

@@ -242,9 +242,8 @@ Result<Grammar::Node> SchemaCompiler::distinct_items(const Json& schema, uint64_
   const std::vector<Json> listed = values == nullptr ? std::vector<Json>() : distinct(*values);
   if (values == nullptr || listed.size() > kMostDistinct) {
     const Status left_out = reading_->leave_out(
-        "the JSON schema at " + path +
-        " has uniqueItems, which is supported for items of an enum of at most " +
-        std::to_string(kMostDistinct) + " values alone: leave it out, and check the answer for it");
+        "the JSON schema at " + path + " has uniqueItems, but no items of an enum of at most " +
+        std::to_string(kMostDistinct) + " values: leave it out, and check the answer");
     if (!left_out.ok()) return left_out;
     Json repeated = schema;
     repeated.remove("uniqueItems");

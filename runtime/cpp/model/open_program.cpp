@@ -84,10 +84,9 @@ Status OpenProgram::reload(const std::string& method) {
 
 Status OpenProgram::start(const MethodMeta& meta) {
   if (!has_own_ && (options_.cache_type != THIMBLE_CACHE_DEFAULT || options_.huge_pages)) {
-    return Status::error(
-        file_.path() +
-        " does not run on the CPU delegate, the only one with options for "
-        "cache and huge pages: export it with --delegate cpu, or leave out the options");
+    return Status::error(file_.path() +
+                         " does not run on the CPU delegate, the only one with options for "
+                         "cache and huge pages: export with --delegate cpu, or leave them out");
   }
   const bool ours = own_backend(meta) != nullptr;
   if (ours && session_ == nullptr) {

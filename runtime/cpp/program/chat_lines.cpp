@@ -119,7 +119,7 @@ class LineChat {
           std::to_string(runner_.model().program().max_context_len()) +
           " tokens): the oldest turns are dropped as needed, " +
           count_turns(question.dropped_turns) +
-          " now; export with a larger --max-context-len to keep more");
+          " now. Export with a larger --max-context-len to keep more");
     }
     StandardOutput output;
     const Status status = chat_.answer(question, generate_, output.callback());

@@ -17,7 +17,7 @@ Status use_draft(Runner& runner, const std::string& draft) {
   if (!model.program().runs_segments()) {
     return Status::error(model.file().path() +
                          " cannot verify drafts, because it does not run on the CPU delegate as a "
-                         "whole: export it with --delegate cpu, or run it without a draft");
+                         "whole: export with --delegate cpu, or leave out the draft");
   }
   if (draft == kDraftNgram) {
     runner.use_drafter(std::make_shared<NgramDrafter>());

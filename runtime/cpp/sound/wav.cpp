@@ -56,8 +56,8 @@ Result<Pcm> read_format(const uint8_t* chunk, size_t size, const std::string& na
   if (!type || frame % channels != 0 || bits > 8 * static_cast<int32_t>(bytes)) {
     return Status::error(name + " has samples of format " + std::to_string(kind) + " and " +
                          std::to_string(bits) +
-                         " bits, but must have integers of 8 to 32 bits or floats of 32 or 64: "
-                         "convert it to 16-bit PCM");
+                         " bits, but needs integers of 8 to 32 bits or floats of 32 or 64. "
+                         "Convert it to 16-bit PCM");
   }
   Pcm pcm;
   pcm.type = *type;

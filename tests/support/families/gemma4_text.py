@@ -60,7 +60,7 @@ def drawn_tables(draw: random.Random, head_dim: int) -> dict[str, Any]:
 DATA = FamilyData(
     models="Gemma 4 E2B, E4B, 31B",
     row=Row(
-        "heads of two sizes, of which the large ones rotate in part; keys and values of earlier "
+        "heads of two sizes, the large ones rotate in part; keys and values of earlier "
         "layers; an input of each layer from a table",
         "4e-5",
         "`cpu`",

@@ -64,9 +64,8 @@ void RowNeeds::finds_prepared() { op_->prepared = true; }
 Status find_rows(Program* program) {
   if (RowNeeds(program).run()) return {};
   return Status::error(
-      "the CPU delegate's program is damaged: it reads all rows of a slot that holds the last "
-      "alone, "
-      "or some for each segment: export the model again");
+      "the CPU delegate's program is damaged: it reads all rows of a slot that holds fewer: export "
+      "the model again");
 }
 
 }  // namespace thimble::cpu

@@ -65,8 +65,8 @@ Status check_one_segment(const Call& call) {
     return {};
   }
   return Status::error(
-      "this delegate runs one segment per call, and returns the logits of its last row as the "
-      "program's output: make one call for each, or export with --delegate cpu");
+      "this delegate runs one segment per call, and returns logits of its last row alone: make one "
+      "call for each, or export with --delegate cpu");
 }
 
 Status check_call_rows(const Program& program, size_t length, const Segment& segment) {

@@ -12,7 +12,7 @@ Status check_segment(const thimble_segment& segment) {
     return Status::error("a segment of " + std::to_string(segment.rows) + " rows from position " +
                          std::to_string(segment.start_pos) + " on with logits of " +
                          std::to_string(segment.logit_rows) +
-                         " is not possible: give 1 row or more, a position that is not negative, "
+                         " is not possible. Give 1 row or more, a position that is not negative, "
                          "and logits of no more rows than there are");
   }
   for (int64_t i = 0; segment.positions != nullptr && i < segment.rows; ++i) {
@@ -36,7 +36,7 @@ Result<Range> find_last_rows(const std::vector<Segment>& segments) {
     const size_t first = end - segment.last_rows;
     if (last.size() > 0 && last.last != first) {
       return Status::error(
-          "the rows that get logits do not follow one another: put segments without logits first, "
+          "the rows that get logits do not follow one another. Put segments without logits first, "
           "then one with logits of some rows, then those with logits of all");
     }
     last = {last.size() > 0 ? last.first : first, end};
