@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,16 +16,17 @@
 #include "program/recording_signal.h"
 #include "program/segment_text.h"
 #include "program/standard_output.h"
-#include "sound/wav.h"
+#include "sound/sound_file.h"
 
 namespace thimble {
 namespace {
 
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 constexpr double kShownSeconds = 60;            // of a sound, from which on progress is told
 constexpr size_t kMostInput = size_t{1} << 30;  // bytes of standard input
 
-/// The bytes of a WAV file.
-class SoundFile {
+/// The bytes of a file of sound.
+class FileBytes {
  public:
   Status open(const std::string& path) {
     if (path == "-") return read_input();
@@ -34,11 +36,11 @@ class SoundFile {
       case Error::kNone:
         return {};
       case Error::kDirectory:
-        return Status::error(path + " is a directory: name a WAV file");
+        return Status::error(path + " is a directory: name a file of sound");
       case Error::kEmpty:
-        return Status::error(path + " is empty: name a WAV file");
+        return Status::error(path + " is empty: name a file of sound");
       default:
-        return Status::error("cannot read " + path + ": " + reason + ": name a WAV file");
+        return Status::error("cannot read " + path + ": " + reason + ": name a file of sound");
     }
   }
   const uint8_t* data() const { return input_.empty() ? file_.data() : input_.data(); }
@@ -54,7 +56,7 @@ class SoundFile {
       }
     }
     if (!input_.empty()) return {};
-    return Status::error("standard input is empty: pipe a WAV file into it");
+    return Status::error("standard input is empty: pipe a file of sound into it");
   }
 
   platform::MappedFile file_;
@@ -92,17 +94,17 @@ TranscribeOptions transcribe_options(const Options& options, SoundFormat format)
 
 Status transcribe(Transcriber& transcriber, const std::string& path, const Options& options,
                   SoundFormat format, StandardOutput* output) {
-  SoundFile file;
+  FileBytes file;
   const Status opened = file.open(path);
   if (!opened.ok()) return opened;
-  const Result<Wav> wav = read_wav(file.data(), file.size(), path);
-  if (!wav.ok()) return wav.status();
-  if (wav->cut) {
+  const Result<SoundFile> sound = read_sound(file.data(), file.size(), path, kNoLimit);
+  if (!sound.ok()) return sound.status();
+  if (sound->cut) {
     std::fprintf(stderr, "runner: %s is cut off: what is there is read\n", path.c_str());
   }
   const TranscribeOptions how = transcribe_options(options, format);
   const bool timed = how.timestamps;
-  const double duration = wav->pcm.seconds();
+  const double duration = sound->pcm.seconds();
   std::vector<Segment> segments;
   TranscribeEvents events;
   events.on_segment = [&](const Segment& segment) {
@@ -117,7 +119,7 @@ Status transcribe(Transcriber& transcriber, const std::string& path, const Optio
       std::fprintf(stderr, "runner: %.0f of %.0f s\r", done, duration);
     };
   }
-  const Result<Transcript> transcript = transcriber.transcribe(wav->pcm, how, events);
+  const Result<Transcript> transcript = transcriber.transcribe(sound->pcm, how, events);
   if (!transcript.ok()) return Status::error(path + ": " + transcript.message());
   if (segments.empty()) (void)output->write(begin_of(format));
   (void)output->write(end_of(path, duration, *transcript, segments, format, timed));
