@@ -141,7 +141,7 @@ def transcription_of(directory: Path, spec: WhisperSpec) -> Transcription:
     if not path.is_file():
         raise ExportError(f"{directory} has no {_TOKENIZER}, which has the model's tokens.")
     added = read_object(path).get("added_tokens") or []
-    tokens = {one.get("content"): one.get("id") for one in added if isinstance(one, dict)}
+    tokens = {str(one.get("content")): one.get("id") for one in added if isinstance(one, dict)}
     fields = read_object(directory / CONFIG)
     transcription = Transcription(
         start=_token(path, tokens, "<|startoftranscript|>"),

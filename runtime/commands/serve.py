@@ -211,10 +211,10 @@ def serve(request: Request) -> None:
     Clients choose among several models by their names: the files' names, or NAME of NAME=MODEL.
     Each is loaded when it is first asked for; one alone is loaded at once.
 
-    The paths are OpenAI's (/v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings,
-    /v1/audio/transcriptions, /v1/audio/translations, /v1/models), Anthropic's (/v1/messages),
-    Ollama's (below /api), llama.cpp's (/tokenize, /detokenize, /props), /health and /metrics, and /
-    is a page to chat with. Models must be
+    The paths are those of OpenAI (/v1/chat/completions, /v1/completions, /v1/responses,
+    /v1/embeddings, /v1/audio/transcriptions, /v1/audio/translations, /v1/models), Anthropic
+    (/v1/messages) and Ollama (below /api). Those of llama.cpp are /tokenize, /detokenize and
+    /props. There are /health and /metrics too, and / is a page to chat with. Models must be
     exported with --delegate cpu.
     """
     try:

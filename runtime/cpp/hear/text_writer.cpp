@@ -14,13 +14,16 @@ namespace {
 // its tokens; a window is silence if this is as probable, and its text is not likely.
 constexpr double kRepeated = 2.4, kUnsure = -1, kNoSpeech = 0.6;
 constexpr double kWarmer = 0.2, kWarmest = 1;  // temperatures after one that failed
+constexpr float kNegligible = 25;  // below the largest logit: all of a vocabulary add 1e-6 at most
 constexpr std::string_view kPrevious = "<|startofprev|>";
 
 /// The logarithm of the sum of the exponents of logits.
 double log_sum(const std::vector<float>& logits) {
   const float most = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - most);
+  for (const float logit : logits) {
+    if (logit > most - kNegligible) sum += std::exp(logit - most);
+  }
   return most + std::log(sum);
 }
 
