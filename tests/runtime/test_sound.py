@@ -12,6 +12,8 @@ from support.real_models import recordings
 
 from exporter.errors import ExportError
 from exporter.hearing.log_mel import LogMelSettings, mel_filters, read_log_mel, write_log_mel
+from runtime.build import build
+from runtime.errors import BuildError
 
 Samples = NDArray[Any]
 INTEGER, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
@@ -308,3 +310,9 @@ def test_flac_and_mp3(cpp_build: Path, tmp_path: Path) -> None:
     assert b"bad.flac is a damaged FLAC file: write it again" in read("bad.flac", 16000).stderr
     (tmp_path / "none.flac").write_bytes(flac(samples[:0], 22050))
     assert b"none.flac has no samples" in read("none.flac", 16000).stderr
+
+
+def test_a_folder_without_dr_libs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THIMBLE_DR_LIBS", str(tmp_path))
+    with pytest.raises(BuildError, match=r"which has no dr_flac\.h: name dr_libs' folder"):
+        build()
