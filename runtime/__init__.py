@@ -12,6 +12,7 @@ from runtime.program import Program, Size, TensorSpec
 from runtime.recording import Recording
 from runtime.runner import Runner
 from runtime.tool_chat import Reply, ask
+from runtime.transcriber import Segment, Transcriber, Transcription
 
 __all__ = [
     "AnswerOptions",
@@ -25,8 +26,11 @@ __all__ = [
     "Reply",
     "Runner",
     "RunnerError",
+    "Segment",
     "Size",
     "TensorSpec",
     "TokenLogprob",
+    "Transcriber",
+    "Transcription",
     "ask",
 ]

@@ -51,6 +51,7 @@ def _build_directory() -> Path:
 
 BUILD_DIR = _build_directory()
 Progress = Callable[[int, int], None]
+_DR_LIBS = "THIMBLE_DR_LIBS"  # of the environment, and of CMake
 _STEP = re.compile(r"\[(\d+)/(\d+)\] ")  # of ninja
 
 
@@ -94,6 +95,7 @@ def build(
     settings: dict[str, Path | str] = {
         **_find_compiler(preset),
         **_find_executorch(preset, source),
+        **_find_dr_libs(),
         "THIMBLE_JNI_INCLUDE": _find_jni(preset),
         "CMAKE_MAKE_PROGRAM": ninja,
         "THIMBLE_VERSION": version(),
@@ -160,6 +162,18 @@ def _find_jni(preset: str) -> str:
         return ""
     include = jdk / "include"
     return ";".join(str(folder) for folder in (include, *sorted(include.glob("*/"))))
+
+
+def _find_dr_libs() -> dict[str, Path | str]:
+    """Returns the setting of the folder that the environment names, if it names one."""
+    named = os.environ.get(_DR_LIBS)
+    if not named:
+        return {}
+    folder = Path(named).resolve()
+    for header in ("dr_flac.h", "dr_mp3.h"):
+        if not (folder / header).is_file():
+            raise BuildError(f"{_DR_LIBS} is {named}, which has no {header}: name dr_libs' folder.")
+    return {_DR_LIBS: folder}
 
 
 def find_jdk() -> Path | None:

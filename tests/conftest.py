@@ -6,6 +6,7 @@ import signal
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import support.silent  # noqa: F401
 import pytest
@@ -24,6 +25,7 @@ from support.exported import Exported, Quiet, export_for_tests
 from support.once import ROOT, kept_layers, made_once
 from support.recorded_runs import Recorded, etrecord_of, record
 
+from exporter.hearing.pipeline import HearingOptions, export_hearing
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
 from exporter.module.source_name import SourceName
@@ -286,3 +288,14 @@ def _stories_options(shared_data: Path, directory: Path, scheme: Scheme) -> Expo
         cache=kept_layers(),
         etrecord=directory / "stories.etrecord" if scheme.name != "none" else None,
     )
+
+
+@pytest.fixture(scope="session")
+def hearing_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A small random model that hears and writes times, and transformers' model of it."""
+    pytest.importorskip("transformers")
+    from support.hearing_models import write_whisper
+
+    directory = tmp_path_factory.mktemp("whisper")
+    model = write_whisper(directory, timed=True)
+    return export_hearing(HearingOptions(directory, directory / "w.pte"), Quiet()).out, model

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import torch
 
+from exporter.catalogue.hearing import CTRANSLATE2, is_ctranslate2
 from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
 from exporter.errors import ExportError
 from exporter.file.pte import TOKENIZER
+from exporter.hearing.ctranslate2 import WhisperTensors, log_mel_of, transcription_of
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
@@ -55,9 +57,13 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     """
     directory = options.directory
     checkpoint = open_whisper(directory)
-    sound = read_log_mel(directory)
+    if is_ctranslate2(directory):
+        sound = log_mel_of(checkpoint.config)
+        settings = transcription_of(directory, checkpoint.config)
+    else:
+        sound = read_log_mel(directory)
+        settings = read_transcription(directory, checkpoint.config.vocab_size)
     _require_fitting(directory, checkpoint.config, sound)
-    settings = read_transcription(directory, checkpoint.config.vocab_size)
     tokenizer = compile_tokenizer(
         directory, directory, checkpoint.config.vocab_size, with_template=False
     )
@@ -85,6 +91,9 @@ def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:
     Raises:
         ExportError: there are no weights, or the config or they are damaged or unsupported.
     """
+    if is_ctranslate2(directory):
+        tensors = WhisperTensors(directory / CTRANSLATE2)
+        return _checked(Checkpoint(tensors.spec, directory, _name(directory), tensors, FAMILY))
     path = directory / CONFIG
     try:
         config = FAMILY.spec(read_object(path))
@@ -92,8 +101,15 @@ def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:
         raise ExportError(f"{path}: {error}") from None
     files = open_files(directory)
     weights = NamedTensors(files, {name: name for name in stored_names(files)})
-    checkpoint = Checkpoint(config, directory, directory.resolve().name, weights, FAMILY)
-    checkpoint.check(_empty(config))
+    return _checked(Checkpoint(config, directory, _name(directory), weights, FAMILY))
+
+
+def _name(directory: Path) -> str:
+    return directory.resolve().name
+
+
+def _checked(checkpoint: Checkpoint[WhisperSpec]) -> Checkpoint[WhisperSpec]:
+    checkpoint.check(_empty(checkpoint.config))
     return checkpoint
 
 

@@ -1,5 +1,5 @@
-"""libthimble for ctypes: the functions of thimble.h, thimble_embedder.h and thimble_program.h in
-runtime/cpp/c_interface."""
+"""libthimble for ctypes: the functions of thimble.h, thimble_embedder.h, thimble_hear.h and
+thimble_program.h in runtime/cpp/c_interface."""
 
 import ctypes
 from functools import cache
@@ -106,6 +106,49 @@ class EmbeddingCounts(ctypes.Structure):
     """thimble_embedding_counts."""
 
     _fields_ = [("tokens", ctypes.c_int64), ("cut", ctypes.c_int64)]
+
+
+class Sound(ctypes.Structure):
+    """thimble_sound."""
+
+    _fields_ = [
+        ("samples", ctypes.c_void_p),
+        ("frames", ctypes.c_uint64),
+        ("type", ctypes.c_int32),
+        ("channels", ctypes.c_int32),
+        ("rate", ctypes.c_int32),
+    ]
+
+
+class TranscribeOptions(ctypes.Structure):
+    """thimble_transcribe_options."""
+
+    _fields_ = [
+        ("language", ctypes.c_char_p),
+        ("prompt", ctypes.c_char_p),
+        ("translate", ctypes.c_int32),
+        ("timestamps", ctypes.c_int32),
+        ("no_fallback", ctypes.c_int32),
+        ("temperature", ctypes.c_double),
+        ("seed", ctypes.c_uint64),
+    ]
+
+
+class SoundSegment(ctypes.Structure):
+    """thimble_sound_segment."""
+
+    _fields_ = [
+        *((name, ctypes.c_double) for name in ("start", "end", "window")),
+        ("text", ctypes.POINTER(ctypes.c_char)),
+        ("size", ctypes.c_size_t),
+        ("tokens", ctypes.POINTER(ctypes.c_int32)),
+        ("count", ctypes.c_size_t),
+        *((name, ctypes.c_double) for name in ("temperature", "avg_logprob")),
+        *((name, ctypes.c_double) for name in ("compression_ratio", "no_speech_prob")),
+    ]
+
+
+SegmentCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(SoundSegment), ctypes.c_void_p)
 
 
 class Request(ctypes.Structure):
@@ -229,6 +272,17 @@ def _declare(lib: ctypes.CDLL) -> None:
             *(ctypes.POINTER(EmbeddingCounts), text, size),
         ),
         "embedder_free": (None, pointer),
+        "transcriber_load": (pointer, text, load_options, text, size),
+        "transcriber_languages": (wide, pointer),
+        "transcriber_language_at": (text, pointer, wide),
+        "sound_open": (pointer, pointer, size, ctypes.c_double, ctypes.POINTER(Sound), text, size),
+        "sound_close": (None, pointer),
+        "transcriber_run": (
+            *(number, pointer, ctypes.POINTER(Sound), ctypes.POINTER(TranscribeOptions)),
+            *(SegmentCallback, pointer, text, size, text, size),
+        ),
+        "transcriber_interrupt": (None, pointer, ctypes.c_int32),
+        "transcriber_free": (None, pointer),
         "program_load": (pointer, text, load_options, text, size),
         "program_methods": (text, pointer),
         "program_method": (pointer, pointer, text, text, size),

@@ -51,6 +51,8 @@ class Request:
     timeout: float
     stall_timeout: float
     max_body: int
+    max_sound: int
+    max_sound_seconds: float
     origins: tuple[str, ...]
     hosts: tuple[str, ...]
     schema_unsupported: str
@@ -150,6 +152,20 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     help="The most bytes of a request.",
 )
 @click.option(
+    "--max-sound",
+    type=click.IntRange(1024),
+    default=25 << 20,
+    show_default=True,
+    help="The most bytes of a sound to transcribe.",
+)
+@click.option(
+    "--max-sound-seconds",
+    type=click.FloatRange(1),
+    default=7200.0,
+    show_default=True,
+    help="The longest sound to transcribe.",
+)
+@click.option(
     "--cors",
     "origins",
     type=FilledText(),
@@ -196,9 +212,10 @@ def serve(request: Request) -> None:
     Each is loaded when it is first asked for; one alone is loaded at once.
 
     The paths are those of OpenAI (/v1/chat/completions, /v1/completions, /v1/responses,
-    /v1/embeddings, /v1/models), Anthropic (/v1/messages) and Ollama (below /api). Those of
-    llama.cpp are /tokenize, /detokenize and /props. There are /health and /metrics too, and / is a
-    page to chat with. Models must be exported with --delegate cpu.
+    /v1/embeddings, /v1/audio/transcriptions, /v1/audio/translations, /v1/models), Anthropic
+    (/v1/messages) and Ollama (below /api). Those of llama.cpp are /tokenize, /detokenize and
+    /props. There are /health and /metrics too, and / is a page to chat with. Models must be
+    exported with --delegate cpu.
     """
     try:
         from runtime.server.app import make_app
@@ -249,6 +266,8 @@ def serve(request: Request) -> None:
         hosts=(request.host, *request.hosts) if local or request.hosts else None,
         relax=request.schema_unsupported == "relax",
         strict_fields=request.strict_fields,
+        max_sound=request.max_sound,
+        max_sound_s=request.max_sound_seconds,
         version=version(),
     )
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
@@ -279,8 +298,8 @@ def _models(request: Request, files: dict[str, Path]) -> "list[ServedModel]":
         ]
     except RunnerError as error:
         fail(error, 2)
-    if all(served.options.embeds for served in models):
-        _require_no_option_of_answers(request)
+    if all(served.options.task != "text" for served in models):
+        _require_no_option_of_answers(request, models[0])
     if is_alone:
         tell_sampling(models[0].report.get("model", {}).get("sampling", {}))
     return models
@@ -298,7 +317,8 @@ def _room(request: Request, models: "list[ServedModel]") -> float:
     return most
 
 
-def _require_no_option_of_answers(request: Request) -> None:
+def _require_no_option_of_answers(request: Request, served: "ServedModel") -> None:
+    kind = "of embeddings" if served.options.task == "embedding" else "that hears"
     given = {
         "--kv-cache": request.kv_cache != "default",
         "--adapter": request.adapter is not None,
@@ -309,7 +329,7 @@ def _require_no_option_of_answers(request: Request) -> None:
         if is_given:
             fail(
                 RunnerError(
-                    f"{name} has no effect on a model of embeddings, which "
+                    f"{name} has no effect on a model {kind}, which "
                     f"{request.model[0]} is: leave it out"
                 ),
                 2,

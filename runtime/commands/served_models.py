@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 _PROCESS = 50_000_000  # bytes of a model's process beside the model
 _CACHED_BYTES = {"float32": 4, "float16": 2, "int8": 1}
+_MOST_SOUNDS = 8  # that wait
 _ENGINES = "cpu"  # the delegate that answers several requests at once
 _SHAPE = {"num_hidden_layers", "num_key_value_heads", "head_dim", "max_context_len", "max_seq_len"}
+_TRANSCRIPTION = "thimble.transcription"  # what only a model that hears has
 _SHARE = 0.8  # of the computer's memory
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
@@ -57,7 +59,7 @@ def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedMo
     """Returns what is known of a model before it is loaded.
 
     Args:
-        options: of its process; whether it embeds is read from the file.
+        options: of its process; what it does is read from the file.
         is_alone: it is loaded at once, and what is wrong with its file is told then.
 
     Raises:
@@ -69,21 +71,36 @@ def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedMo
 
     report: dict[str, Any] = {}
     template = None
+    hears = False
     try:
         report = read_report(options.path)
         if report.get("model", {}).get("chat_template"):
             template = read_template(options.path)
-        if not is_alone and "model_type" not in report.get("model", {}):
+        hears = _hears(options.path)
+        if not is_alone and not hears and "model_type" not in report.get("model", {}):
             raise ExportError(f"{options.path} is a program of tensors, not a model of texts")
     except ExportError as error:
         if not is_alone:
             raise RunnerError(str(error).removesuffix(".")) from None
-    embeds = report.get("model", {}).get("task") == "embedding"
     file = options.path.stat()
-    caches = 0 if embeds else options.sequences * cache_bytes(report, options)
+    if hears:  # one sound at a time; others wait with all of their bytes
+        waiting = min(options.waiting, _MOST_SOUNDS)
+        options = replace(options, task="transcription", sequences=1, waiting=waiting)
+    elif report.get("model", {}).get("task") == "embedding":
+        options = replace(options, task="embedding")
+    is_text = options.task == "text"
+    caches = options.sequences * cache_bytes(report, options) if is_text else 0
     memory = file.st_size + _PROCESS + caches
-    options = replace(options, embeds=embeds)
     return ServedModel(name, options, report, template, file.st_size, file.st_mtime, memory)
+
+
+def _hears(path: Path) -> bool:
+    from exporter.file.pte import read_blob
+
+    try:
+        return bool(read_blob(path, _TRANSCRIPTION))
+    except ExportError:
+        return False
 
 
 def cache_bytes(report: Mapping[str, Any], options: "ModelOptions") -> int:

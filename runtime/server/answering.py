@@ -17,6 +17,7 @@ from runtime.server.errors import HttpError
 from runtime.server.gate import Gate
 from runtime.server.interface import OPENAI, Interface
 from runtime.server.model import Answer, Model, RequestError
+from runtime.server.model_process import More, Task
 from runtime.server.requests import ChatRequest
 from runtime.server.served import ServedModel
 from runtime.server.settings import ServerSettings
@@ -54,14 +55,14 @@ class Answering:
         self,
         request: Request,
         name: str | None,
-        embeds: bool = False,
+        task: Task = "text",
         keep: float | None = None,
     ) -> AsyncIterator["Turn"]:
         """Has a request's model loaded until its answer has ended.
 
         Args:
             name: of the model, as the client gives it.
-            embeds: whether it must be one of embeddings, or one that answers.
+            task: what it must do.
             keep: the seconds that it stays after that; None: as before.
 
         Raises:
@@ -71,9 +72,10 @@ class Answering:
         """
         place = self.shelf.find(name)
         request.state.model = served = place.served
-        if served.options.embeds != embeds:
-            others = [one.served.name for one in self.shelf.places if one.served.options.embeds]
-            raise HttpError(400, _wrong_kind(served, others), "model")
+        if served.options.task != task:
+            every = [one.served for one in self.shelf.places]
+            others = [one.name for one in every if one.options.task == task]
+            raise HttpError(400, _wrong_kind(served, task, others), "model")
         deadline = asyncio.get_running_loop().time() + self.settings.timeout
         async with AsyncExitStack() as opened:
             using = opened.enter_async_context(self.shelf.using(place, deadline, keep))
@@ -169,12 +171,78 @@ class Turn:
 
         return await _unless_gone(self._request, whole())
 
+    async def transcribe(
+        self,
+        sound: bytes,
+        options: dict[str, Any],
+        whole: Callable[[list[More]], Response],
+        chunks: Callable[[AsyncIterator[More]], AsyncIterator[dict[str, Any]]] | None,
+    ) -> Response:
+        """Writes a sound's text.
 
-def _wrong_kind(served: ServedModel, embedders: Sequence[str]) -> str:
-    if served.options.embeds:
-        return f"{served.name!r} is a model of embeddings, which does not answer: /v1/embeddings"
-    have = ", ".join(map(repr, embedders)) or "no model here"
-    return f"{served.name!r} is a model that answers, and has no embeddings: {have} has"
+        Args:
+            whole: makes the answer of all that was heard.
+            chunks: makes what is streamed instead; None: nothing is.
+        """
+        deadline, opened = self._deadline, self._opened
+
+        async def heard() -> AsyncIterator[More]:
+            async with asyncio.timeout_at(deadline):
+                work = answers_to(self.model, [sound], [options])
+                (answer,) = await opened.enter_async_context(work)
+            return _until(deadline, answer)
+
+        if chunks is None:
+
+            async def complete() -> Response:
+                return whole([more async for more in await heard()])
+
+            return await _unless_gone(self._request, complete())
+        objects = chunks(await heard())
+
+        async def lines() -> AsyncIterator[str]:
+            try:
+                async for one in objects:
+                    yield OPENAI.line(one)
+            except (RunnerError, TimeoutError) as error:
+                failure = self._answering.gate.failure(error, self._request)
+                yield OPENAI.line(failure.body())
+
+        kept = _kept_alive(lines(), OPENAI.waiting)
+        return _Stream(kept, OPENAI.media_type, opened.pop_all())
+
+
+async def _until(deadline: float, answer: Answer) -> AsyncIterator[More]:
+    """What is generated until the deadline.
+
+    Raises:
+        TimeoutError: it is not complete then.
+    """
+    events = aiter(answer)
+    while True:
+        async with asyncio.timeout_at(deadline):
+            more = await anext(events, None)
+        if more is None:
+            return
+        yield more
+
+
+# Of each task: what has it, its path, and what others lack.
+_KINDS: dict[Task, tuple[str, str, str]] = {
+    "text": ("a model that answers", "/v1/chat/completions", "does not answer"),
+    "embedding": ("a model of embeddings", "/v1/embeddings", "has no embeddings"),
+    "transcription": ("a model that hears", "/v1/audio/transcriptions", "does not hear"),
+}
+
+
+def _wrong_kind(served: ServedModel, task: Task, others: Sequence[str]) -> str:
+    what, path, _ = _KINDS[served.options.task]
+    lacks = _KINDS[task][2]
+    if task == "text":
+        return f"{served.name!r} is {what}, which {lacks}: {path}"
+    have = ", ".join(map(repr, others)) or "no model here"
+    verb = "has" if task == "embedding" else "does"
+    return f"{served.name!r} is {what}, and {lacks}: {have} {verb}"
 
 
 class _Stream(StreamingResponse):

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from runtime.server import embeddings, llama_cpp, openai_paths
+from runtime.server import audio, embeddings, llama_cpp, openai_paths
 from runtime.server.answering import Answering
 from runtime.server.gate import Gate, application
 from runtime.server.messages import routes as messages
@@ -42,7 +42,7 @@ def make_app(shelf: Shelf, settings: ServerSettings) -> Starlette:
         Route("/openapi.json", openapi),
         *gate.routes(),
     ]
-    for interface in (openai_paths, embeddings, responses, messages):
+    for interface in (openai_paths, embeddings, audio, responses, messages):
         routes += interface.routes(answering)
     for interface in (ollama, ollama_embeddings, llama_cpp):
         routes += interface.routes(answering)

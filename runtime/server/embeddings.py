@@ -36,7 +36,7 @@ def routes(answering: Answering) -> list[Route]:
 
     async def embeddings(request: Request) -> Response:
         body = await gate.body(request, EmbeddingRequest)
-        async with answering.turn(request, body.model, embeds=True) as turn:
+        async with answering.turn(request, body.model, task="embedding") as turn:
             found = await turn.model.embed(list_of(body.input), body.prompt_name)
         data = [
             {

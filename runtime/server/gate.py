@@ -22,6 +22,7 @@ from starlette.types import Lifespan
 from runtime.errors import RunnerError
 from runtime.server.errors import HttpError, not_valid
 from runtime.server.fields import Fields, UnknownFields
+from runtime.server.forms import read_form
 from runtime.server.hosts import HostCheck
 from runtime.server.interface import OLLAMA, OPENAI, Interface
 from runtime.server.metrics import Metrics
@@ -179,34 +180,55 @@ class Gate:
         return HttpError(400, reason, code="context_length_exceeded")
 
     async def body(self, request: Request, kind: type[_Body]) -> _Body:
-        media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if media_type != "application/json":
+        if _media_type(request) != "application/json":
             raise HttpError(415, "the body must be JSON, with Content-Type: application/json")
-        data = bytearray()
-        try:
-            async with asyncio.timeout(self._settings.timeout):
-                async for part in request.stream():
-                    data += part
-                    if len(data) > self._settings.max_body:
-                        most = self._settings.max_body
-                        raise HttpError(413, f"the body has more than {most} bytes")
-        except TimeoutError:
-            seconds = self._settings.timeout
-            raise HttpError(408, f"the body took longer than {seconds:g} seconds") from None
+        data = await self._read(request, self._settings.max_body)
         try:
             value = json.loads(data, parse_constant=_no_number, parse_float=_finite)
             json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
             if not isinstance(value, dict):
                 raise HttpError(400, "the body must be a JSON object")
-            body = kind.model_validate(value)
-        except ValidationError as error:
-            raise not_valid(error) from None
         except UnicodeEncodeError:
             raise HttpError(400, "the body has half of a surrogate pair, not a character") from None
         except RecursionError:
             raise HttpError(400, "the body is nested too deeply") from None
         except ValueError as error:
             raise HttpError(400, f"the body is not JSON: {error}") from None
+        return self._checked(request, kind, value)
+
+    async def form(self, request: Request, kind: type[_Body]) -> tuple[_Body, bytes]:
+        """Reads a form with a file; returns its other fields, and the file's bytes."""
+        if _media_type(request) != "multipart/form-data":
+            raise HttpError(415, "the body must be a form, with Content-Type: multipart/form-data")
+        most = self._settings.max_sound + self._settings.max_body  # of the other fields
+        data = await self._read(request, most)
+        form = read_form(request.headers["content-type"], bytes(data))
+        if form.file is None:
+            raise HttpError(400, "file is missing: send the bytes of a sound", "file")
+        if len(form.file) > self._settings.max_sound:
+            raise HttpError(413, f"file has more than {self._settings.max_sound} bytes", "file")
+        return self._checked(request, kind, form.fields), form.file
+
+    async def _read(self, request: Request, most: int) -> bytearray:
+        data = bytearray()
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                async for part in request.stream():
+                    data += part
+                    if len(data) > most:
+                        raise HttpError(413, f"the body has more than {most} bytes")
+        except TimeoutError:
+            seconds = self._settings.timeout
+            raise HttpError(408, f"the body took longer than {seconds:g} seconds") from None
+        return data
+
+    def _checked(self, request: Request, kind: type[_Body], value: dict[str, Any]) -> _Body:
+        try:
+            body = kind.model_validate(value)
+        except ValidationError as error:
+            raise not_valid(error) from None
+        except RecursionError:
+            raise HttpError(400, "the body is nested too deeply") from None
         names = self._unknown.take(body)
         if names:
             request.state.ignored = _header_of(names)
@@ -238,6 +260,10 @@ def _model_object(served: ServedModel) -> dict[str, Any]:
         "owned_by": "thimble",
         "capabilities": served.capabilities,  # not OpenAI's
     }
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
 def _header_of(names: Sequence[str]) -> str:

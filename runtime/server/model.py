@@ -15,6 +15,7 @@ from runtime.chat_format.template import ChatTemplate
 from runtime.embedder import Embeddings
 from runtime.errors import RunnerError
 from runtime.server.embedding_process import Embed, run_embedder
+from runtime.server.hearing_process import run_transcriber
 from runtime.server.model_process import (
     Accepted,
     Cancel,
@@ -27,6 +28,7 @@ from runtime.server.model_process import (
     Ready,
     Refused,
     Submit,
+    Task,
     run_model,
 )
 from runtime.server.pace import Pace
@@ -35,6 +37,11 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 _LOG = logging.getLogger("uvicorn.error")
 _Coding = Encode | Decode | Embed
 _Command = Submit | Cancel | _Coding | None
+_PROCESSES: dict[Task, Callable[[Connection, ModelOptions], None]] = {
+    "text": run_model,
+    "embedding": run_embedder,
+    "transcription": run_transcriber,
+}
 _RESTART_S = (0.1, 1.0, 5.0, 30.0)  # before the first, second ... restart in a row
 
 
@@ -172,7 +179,7 @@ class Model:
         here, there = context.Pipe()
         self._connection = here
         self._process = context.Process(
-            target=run_embedder if self._options.embeds else run_model,
+            target=_PROCESSES[self._options.task],
             args=(there, self._options),
             daemon=True,
             name="thimble-model",

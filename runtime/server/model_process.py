@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from runtime.binding.logprobs import TokenLogprob
 from runtime.engine import Engine
@@ -20,6 +20,9 @@ from runtime.server.scores import Scorer
 _OPENAI = {"temperature": 1.0}
 
 
+Task = Literal["text", "embedding", "transcription"]
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """How a model is loaded and run.
@@ -27,7 +30,7 @@ class ModelOptions:
     Attributes:
         sequences: requests that run at once.
         waiting: requests that may wait for one of these.
-        embeds: whether it is a model of embeddings.
+        task: what the model does.
     """
 
     path: Path
@@ -37,7 +40,7 @@ class ModelOptions:
     draft: str | None = None
     sequences: int = 8
     waiting: int = 64
-    embeds: bool = False
+    task: Task = "text"
 
     def load(self) -> Runner:
         """Loads the model.
@@ -56,14 +59,15 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class Submit:
-    """A request: a text, its tokens or the pieces of a conversation, and Engine.submit()'s options.
+    """A request: a text, its tokens or the pieces of a conversation, and Engine.submit()'s options;
+    of a model that hears, the bytes of a sound, and Transcriber.transcribe()'s.
 
     Attributes:
         scored: whether the log-probabilities of the prompt's own tokens are wanted too.
     """
 
     id: int
-    prompt: str | list[int] | list[tuple[str, bool]]
+    prompt: Any
     options: dict[str, Any]
     scored: bool = False
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from runtime.server.audio import SoundForm, TranscriptionForm
 from runtime.server.embeddings import EmbeddingRequest
 from runtime.server.fields import Fields
 from runtime.server.llama_cpp import DetokenizeBody, TokenizeBody
@@ -36,6 +37,8 @@ _POSTS: dict[str, tuple[str, type[Fields], str, str]] = {
     "/v1/chat/completions": ("Answer a conversation.", ChatRequest, "Answer", "Error"),
     "/v1/completions": ("Continue a text.", CompletionRequest, "Answer", "Error"),
     "/v1/embeddings": ("Embed texts.", EmbeddingRequest, "Object", "Error"),
+    "/v1/audio/transcriptions": ("Transcribe a sound.", TranscriptionForm, "Object", "Error"),
+    "/v1/audio/translations": ("Translate a sound.", SoundForm, "Object", "Error"),
     "/v1/responses": ("Answer items.", ResponseRequest, "Object", "Error"),
     "/v1/messages": ("Answer messages.", MessageRequest, "Object", "AnthropicError"),
     "/v1/messages/count_tokens": (
@@ -131,10 +134,12 @@ def _post(path: str) -> dict[str, Any]:
     summary, body, answer, error = _POSTS[path]
     content = {
         "application/json": {"schema": _reference(answer)},
+        **({"text/plain": {}, "text/vtt": {}} if issubclass(body, SoundForm) else {}),
         "text/event-stream": {},
         "application/x-ndjson": {},
     }
-    request = {"application/json": {"schema": _reference(body.__name__)}}
+    form = "multipart/form-data" if issubclass(body, SoundForm) else "application/json"
+    request = {form: {"schema": _reference(body.__name__)}}
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": request},

@@ -38,7 +38,7 @@ class ServedModel:
     @property
     def capabilities(self) -> list[str]:
         """What it can do, in Ollama's and llama.cpp's words."""
-        if self.options.embeds:
-            return ["embedding"]
+        if self.options.task != "text":
+            return [self.options.task]
         has_tools = self.template is not None and takes_tools(self.template)
         return ["completion", "tools"] if has_tools else ["completion"]

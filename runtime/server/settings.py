@@ -18,6 +18,8 @@ class ServerSettings:
         relax: whether what is not supported of schemas is left out, and told in `schema_left_out`;
             otherwise it is an error.
         version: of Thimble.
+        max_sound: bytes of one to transcribe.
+        max_sound_s: its seconds.
         strict_fields: whether requests with fields that the server does not know are refused.
     """
 
@@ -30,3 +32,5 @@ class ServerSettings:
     relax: bool = False
     strict_fields: bool = False
     version: str = "0"
+    max_sound: int = 25 << 20
+    max_sound_s: float = 7200.0

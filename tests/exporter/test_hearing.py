@@ -1,17 +1,25 @@
 """Models that hear: the tokens and texts of transformers, from a file of sound."""
 
 import json
-import struct
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner
 from support import hearing_models as models
 from support.exported import Quiet
+from support.hearing import (
+    RATE,
+    features_of,
+    run,
+    segments_of,
+    spoken,
+    text_tokens,
+    transcribe,
+    write_wav,
+)
 from support.real_models import recordings, whisper
 
 from exporter.commands.cli import main
@@ -19,46 +27,7 @@ from exporter.errors import ExportError
 from exporter.hearing.pipeline import HearingOptions, export_hearing
 from exporter.module.pipeline import ModuleResult
 
-transformers = pytest.importorskip("transformers")
-RATE = 16000
-
-
-def spoken(seconds: float, pitch: float) -> Any:
-    """Sound of many frequencies, float32."""
-    time = np.arange(int(RATE * seconds)) / RATE
-    noise = np.random.default_rng(0).uniform(-0.1, 0.1, len(time))
-    return (0.3 * np.sin(pitch * time + 40 * np.sin(7 * time)) + noise).astype("<f4")
-
-
-def write_wav(path: Path, samples: Any) -> Path:
-    data = samples.tobytes()
-    form = struct.pack("<HHIIHH", 3, 1, RATE, 4 * RATE, 4, 32)
-    chunks = b"WAVEfmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", len(data))
-    path.write_bytes(b"RIFF" + struct.pack("<I", len(chunks) + len(data)) + chunks + data)
-    return path
-
-
-def run(build: Path, pte: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [build / "runner", pte, *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-def transcribe(build: Path, pte: Path, *arguments: str | Path) -> Any:
-    result = run(build, pte, "--format", "json", "--quiet", *arguments)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-def features_of(samples: Any, seconds: int) -> torch.Tensor:
-    extractor = transformers.WhisperFeatureExtractor(chunk_length=seconds)
-    features = extractor(samples, sampling_rate=RATE, return_tensors="pt").input_features
-    assert isinstance(features, torch.Tensor)
-    return features
-
-
-def text_tokens(generated: torch.Tensor, first_special: int) -> list[int]:
-    """What stands between the tokens around a text."""
-    return [token for token in generated[0].tolist() if token < first_special]
+pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +63,12 @@ def test_tokens_are_those_of_transformers(
     expected = model.generate(given, language=language, task=task, do_sample=False)
     arguments = ["--task", task, *(() if language is None else ("--language", language))]
     got = transcribe(cpp_build, pte, "--audio", write_wav(tmp_path / "x.wav", samples), *arguments)
-    (window,) = got["windows"]
-    assert window["tokens"] == text_tokens(expected, models.BYTES) and window["tokens"]
+    (segment,) = got["segments"]
+    assert segment["tokens"] == text_tokens(expected, models.SPECIALS) and segment["tokens"]
     codes = {models.ENGLISH: "en", models.GERMAN: "de"}
     detected = codes[model.detect_language(given).item()]
     assert got["language"] == (language or detected)
-    assert (window["begin"], window["end"]) == (0, 1.3) and got["duration"] == 1.3
+    assert (segment["start"], segment["end"]) == (0, 1.3) and got["duration"] == 1.3
 
 
 def test_long_sound_is_cut_where_it_is_quiet(
@@ -109,10 +78,10 @@ def test_long_sound_is_cut_where_it_is_quiet(
     pause = np.zeros(RATE // 2, "<f4")
     samples = np.concatenate([spoken(1.4, 500), pause, spoken(1.2, 900), pause, spoken(0.9, 600)])
     got = transcribe(cpp_build, pte, "--audio", write_wav(tmp_path / "x.wav", samples))
-    ends = [window["end"] for window in got["windows"]]
-    assert [window["begin"] for window in got["windows"]] == [0, *ends[:-1]]
+    ends = [segment["end"] for segment in got["segments"]]
+    assert [segment["start"] for segment in got["segments"]] == [0, *ends[:-1]]
     assert 1.4 < ends[0] < 1.9 and 3.1 < ends[1] < 3.6 and ends[2] == 4.5 and len(ends) == 3
-    assert "".join(window["text"] for window in got["windows"]).strip() == got["text"].strip()
+    assert "".join(segment["text"] for segment in got["segments"]).strip() == got["text"].strip()
 
 
 def test_silence_has_no_text(exported: tuple[Path, Any], cpp_build: Path, tmp_path: Path) -> None:
@@ -121,8 +90,7 @@ def test_silence_has_no_text(exported: tuple[Path, Any], cpp_build: Path, tmp_pa
     for before in (0, 1.4):
         samples = np.concatenate([spoken(before, 500), np.zeros(5 * RATE, "<f4")])
         got = transcribe(cpp_build, pte, "--audio", write_wav(tmp_path / "x.wav", samples))
-        spoken_of, *silent = (bool(window["tokens"]) for window in got["windows"])
-        assert spoken_of == (before > 0) and silent and not any(silent)
+        assert [segment["start"] for segment in got["segments"]] == [0] * (before > 0)
 
 
 def test_several_sounds_and_standard_input(
@@ -153,13 +121,14 @@ def test_what_the_runner_refuses(
     refused: dict[str, tuple[Path, list[str | Path]]] = {
         "does not know the language 'xx': it knows en, de": (pte, [sound, "--language", "xx"]),
         "--task is 'sing', but must be transcribe or translate": (pte, [sound, "--task", "sing"]),
-        "--format is 'srt', but must be text or json": (pte, [sound, "--format", "srt"]),
+        "--format is 'ass', but must be text, srt, vtt or json": (pte, [sound, "--format", "ass"]),
         "samples that are not finite": (pte, [write_wav(tmp_path / "nan.wav", odd)]),
         "text.wav is not a WAV file": (pte, [tmp_path / "text.wav"]),
         "empty.wav is empty": (pte, [tmp_path / "empty.wav"]),
         "is a directory: name a WAV file": (pte, [tmp_path]),
         "no.wav: No such file": (pte, [tmp_path / "no.wav"]),
-        "--audio is for a model that hears": (pte, [sound, "-p", "text"]),
+        "--audio is for a model that hears": (pte, [sound, "--chat"]),
+        "--format srt is for one sound": (pte, [sound, "--audio", sound, "--format", "srt"]),
         "it is a language model": (stories_cpu_pte, [sound]),
     }
     for sentence, (file, arguments) in refused.items():
@@ -178,7 +147,7 @@ def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:
     samples = spoken(2, 700)
     got = transcribe(cpp_build, pte, "--audio", write_wav(tmp_path / "x.wav", samples))
     expected = model.generate(features_of(samples, models.WINDOW), do_sample=False)
-    assert got["windows"][0]["tokens"] == text_tokens(expected, models.BYTES)
+    assert got["segments"][0]["tokens"] == text_tokens(expected, models.SPECIALS)
     assert got["language"] == ""
     for arguments in (["--language", "de"], ["--task", "translate"]):
         result = run(cpp_build, pte, "--audio", tmp_path / "x.wav", *arguments)
@@ -236,4 +205,13 @@ def test_whisper_tiny(cpp_build: Path, tmp_path: Path) -> None:
             path = write_wav(tmp_path / "x.wav", part)
             got = transcribe(cpp_build, result.out, "--audio", path)
             expected = model.generate(features_of(part, 30), do_sample=False)
-            assert got["windows"][0]["tokens"] == text_tokens(expected, 50256)
+            assert got["segments"][0]["tokens"] == text_tokens(expected, range(50256, 50363))
+        whole = transcribe(cpp_build, result.out, "--audio", file, "--timestamps")
+        right = segments_of(model, samples, 30)
+        assert [(one["start"], one["end"]) for one in whole["segments"]] == [
+            (one["start"], one["end"]) for one in right
+        ]
+        said = [[token for token in one["tokens"] if token < 50256] for one in right]
+        assert [
+            [token for token in one["tokens"] if token < 50256] for one in whole["segments"]
+        ] == said

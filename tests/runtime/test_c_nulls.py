@@ -10,6 +10,7 @@ from runtime.binding.library import (
     ERROR_SIZE,
     EndCallback,
     Request,
+    SegmentCallback,
     TextCallback,
     TokenCallback,
     library,
@@ -21,19 +22,20 @@ FUNCTIONS = (
     "stop_recording verify engine_open settings_number settings_bias settings_stop "
     "settings_prediction settings_tokens engine_submit_with encode_prompt program_load "
     "program_run program_output program_method program_reset program_start_recording "
-    "program_stop_recording"
+    "program_stop_recording transcriber_load transcriber_run sound_open"
 ).split()
 SILENT = (
     "adapters adapter_at adapter interrupt constraint_notes chat_end chat_turns chat_turns_of "
     "stats encode token_text chat_template vocab_size length settings_free settings_special "
     "use_settings engine_cancel engine_step engine_free free program_methods program_signature "
     "program_outputs "
-    "program_free"
+    "program_free transcriber_languages transcriber_language_at transcriber_interrupt "
+    "transcriber_free sound_close"
 ).split()
 
 
 NUMBERS = (ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_double)
-CALLBACKS = (TextCallback, EndCallback, TokenCallback)
+CALLBACKS = (TextCallback, EndCallback, TokenCallback, SegmentCallback)
 
 
 def nulls(function: Any, count: int) -> list[Any]:

@@ -12,6 +12,8 @@ from support.real_models import recordings
 
 from exporter.errors import ExportError
 from exporter.hearing.log_mel import LogMelSettings, mel_filters, read_log_mel, write_log_mel
+from runtime.build import build
+from runtime.errors import BuildError
 
 Samples = NDArray[Any]
 INTEGER, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
@@ -118,7 +120,7 @@ def test_files_without_a_right_length(sound: Any) -> None:
 def test_what_is_not_read(sound: Any) -> None:
     form, data = format_chunk(INTEGER, 1, 16000, 2), chunk(b"data", b"\0" * 8)
     refused = {
-        "is not a WAV file": b"ID3" + b"\0" * 100,
+        "is not a WAV file": b"OggS" + b"\0" * 100,
         "has no samples": riff(form + chunk(b"data", b"")),
         "is cut off before its samples": riff(form),
         "no format precedes": riff(data),
@@ -240,3 +242,77 @@ def test_real_speech(sound: Any, tmp_path: Path) -> None:
         features = sound("features", file.read_bytes(), write_log_mel(WHISPER))
         difference = np.abs(features.reshape(80, -1) - reference(samples))
         assert difference.max() < 2e-3 and difference.mean() < 1e-6, file.name
+
+
+def crc(data: bytes, width: int, polynomial: int) -> int:
+    """FLAC's sums, bit by bit."""
+    value = 0
+    for byte in data:
+        value ^= byte << (width - 8)
+        for _ in range(8):
+            value = (value << 1) ^ (polynomial if value >> (width - 1) else 0)
+            value &= (1 << width) - 1
+    return value
+
+
+def flac(samples: Samples, rate: int, promised: int | None = None) -> bytes:
+    """A file of int16 samples (frames, channels), each frame verbatim.
+
+    Args:
+        promised: frames, as the header says.
+    """
+    count, channels = samples.shape
+    block = 1152
+    total = count if promised is None else promised
+    packed = rate << 44 | (channels - 1) << 41 | 15 << 36 | total
+    info = struct.pack(">HH", block, block) + bytes(6) + packed.to_bytes(8, "big") + bytes(16)
+    data = b"fLaC" + bytes([0x80]) + len(info).to_bytes(3, "big") + info
+    for number, first in enumerate(range(0, count, block)):
+        part = samples[first : first + block]
+        head = bytes([0xFF, 0xF8, 0x70, (channels - 1) << 4 | 0x08]) + chr(number).encode()
+        head += struct.pack(">H", len(part) - 1)
+        frame = head + bytes([crc(head, 8, 0x07)])
+        for channel in part.T:
+            frame += bytes([0x02]) + channel.astype(">i2").tobytes()
+        data += frame + struct.pack(">H", crc(frame, 16, 0x8005))
+    return data
+
+
+def silent_mp3(frames: int) -> bytes:
+    """Frames of 1152 samples of nothing: MPEG 1, layer III, 128 kbit/s, 44.1 kHz, two channels."""
+    return frames * (bytes([0xFF, 0xFB, 0x90, 0x64]) + bytes(413))
+
+
+def test_flac_and_mp3(cpp_build: Path, tmp_path: Path) -> None:
+    """FLAC is as WAV, to the bit; a build without dr_libs says so."""
+    samples = (12000 * np.sin(np.arange(2 * 5000).reshape(5000, 2) / 9)).astype("<i2")
+    samples[:, 1] = samples[:, 0]  # whose mean is exact
+    (tmp_path / "x.wav").write_bytes(wav(samples / 32767, 22050, "16"))
+    files = {"x.flac": flac(samples, 22050), "x.mp3": silent_mp3(40)}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+
+    def read(name: str, rate: int) -> "subprocess.CompletedProcess[bytes]":
+        command = [cpp_build / "sound_cli", "samples", tmp_path / name, str(rate)]
+        return subprocess.run(command, capture_output=True)
+
+    found = read("x.flac", 22050)
+    if b"lacks dr_libs" in found.stderr:
+        assert b"x.flac is a FLAC file, which this build cannot read" in found.stderr
+        assert b"x.mp3 is an MP3 file, which this build cannot read" in read("x.mp3", 16000).stderr
+        return
+    assert found.stdout == read("x.wav", 22050).stdout and len(found.stdout) == 4 * 5000
+    silent = np.frombuffer(read("x.mp3", 44100).stdout, "<f4")
+    assert len(silent) > 38 * 1152 and not silent.any()
+    (tmp_path / "cut.flac").write_bytes(files["x.flac"][:9000])
+    assert 0 < len(read("cut.flac", 22050).stdout) < 4 * 5000
+    (tmp_path / "bad.flac").write_bytes(b"fLaC and no more")
+    assert b"bad.flac is a damaged FLAC file: write it again" in read("bad.flac", 16000).stderr
+    (tmp_path / "none.flac").write_bytes(flac(samples[:0], 22050))
+    assert b"none.flac has no samples" in read("none.flac", 16000).stderr
+
+
+def test_a_folder_without_dr_libs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THIMBLE_DR_LIBS", str(tmp_path))
+    with pytest.raises(BuildError, match=r"which has no dr_flac\.h: name dr_libs' folder"):
+        build()

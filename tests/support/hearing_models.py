@@ -10,10 +10,11 @@ import transformers
 
 SPECIAL = (
     *("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|translate|>"),
-    *("<|transcribe|>", "<|nospeech|>", "<|notimestamps|>"),
+    *("<|transcribe|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"),
 )
 BYTES = 256
-END, START, ENGLISH, GERMAN, TRANSLATE, TRANSCRIBE, _, NO_TIMESTAMPS = range(BYTES, BYTES + 8)
+SPECIALS = range(BYTES, BYTES + len(SPECIAL))
+END, START, ENGLISH, GERMAN, TRANSLATE, TRANSCRIBE, PREVIOUS, _, NO_TIMESTAMPS = SPECIALS
 WINDOW = 2  # seconds
 VOCABULARY = BYTES + len(SPECIAL) + 50 * WINDOW + 1
 
@@ -35,11 +36,14 @@ def _tokenizer() -> tokenizers.Tokenizer:
     return library
 
 
-def write_whisper(directory: Path, languages: bool = True, **fields: Any) -> Any:
+def write_whisper(
+    directory: Path, languages: bool = True, timed: bool = False, **fields: Any
+) -> Any:
     """Writes a checkpoint, and returns transformers' model of it.
 
     Args:
         languages: whether it knows several.
+        timed: whether it writes times, unasked too, as real models hardly do.
         fields: of its config.
     """
     torch.manual_seed(5)
@@ -61,8 +65,9 @@ def write_whisper(directory: Path, languages: bool = True, **fields: Any) -> Any
     _tokenizer().save(str(directory / "tokenizer.json"))
     generation = {
         **{"decoder_start_token_id": START, "no_timestamps_token_id": NO_TIMESTAMPS, **ends},
-        **{"suppress_tokens": [11, 12, *range(END + 1, VOCABULARY)]},
+        **{"suppress_tokens": [11, 12, *range(END + 1, NO_TIMESTAMPS if timed else VOCABULARY)]},
         **{"begin_suppress_tokens": [32, END]},
+        **{"prev_sot_token_id": PREVIOUS, "max_initial_timestamp_index": 50},
         **{"is_multilingual": languages, "return_timestamps": False, "max_length": 30},
     }
     if languages:

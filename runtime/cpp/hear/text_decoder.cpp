@@ -80,10 +80,14 @@ Status TextDecoder::encode(const std::vector<float>& features) {
       program_.run(*encoder_, {{"", spec.type, shape, features.data()}});
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
-  position_ = 0;
-  std::fill(bias_.begin(), bias_.end(), -std::numeric_limits<float>::infinity());
-  bias_.back() = 0;  // a token sees itself
+  truncate(0);
   return {};
+}
+
+void TextDecoder::truncate(size_t count) {
+  position_ = static_cast<int64_t>(count);
+  std::fill(bias_.begin() + position_, bias_.end() - 1, -std::numeric_limits<float>::infinity());
+  bias_.back() = 0;  // a token sees itself
 }
 
 Status TextDecoder::step(int32_t token, std::vector<float>* logits) {

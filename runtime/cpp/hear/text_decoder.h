@@ -27,6 +27,9 @@ class TextDecoder {
   /// Reads a window; the next token is the first of a text.
   Status encode(const std::vector<float>& features);
 
+  /// Drops the tokens behind the first `count`.
+  void truncate(size_t count);
+
   /// Reads a token. Fails behind max_tokens() of them.
   /// \param logits [vocab_size()] of the next one.
   Status step(int32_t token, std::vector<float>* logits);

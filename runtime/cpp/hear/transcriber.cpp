@@ -5,32 +5,17 @@
 #include <limits>
 #include <utility>
 
-#include "tokenizer/utf8.h"
-
 namespace thimble {
 namespace {
 
-constexpr double kCutSeconds = 5;  // at the end of a window, where it may be cut
-// A window is silence if this is as probable, and its text is not, on average of its tokens: the
-// limits of openai-whisper. The token that says so is the one before that of no timestamps.
-constexpr double kNoSpeech = 0.6, kUnsure = -1;
+constexpr double kCutSeconds = 5;      // at the end of a window, where it may be cut
 constexpr size_t kLeastTokens = 8;     // of a text, with what begins it
 constexpr double kQuietSeconds = 0.2;  // that are compared
+constexpr double kLatestBegin = 1;     // seconds before the first text with timestamps
+constexpr size_t kStep = 2;            // frames from one timestamp to the next
 
 const uint8_t* bytes_of(std::string_view blob) {
   return reinterpret_cast<const uint8_t*>(blob.data());
-}
-
-/// The logarithm of a token's probability.
-double log_probability(const std::vector<float>& logits, int32_t token) {
-  const double most = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - most);
-  return logits[static_cast<size_t>(token)] - most - std::log(sum);
-}
-
-int32_t likeliest(const std::vector<float>& logits) {
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 }  // namespace
@@ -77,7 +62,7 @@ Status Transcriber::load_settings() {
   }
   const auto vocab_size = static_cast<int32_t>(decoder_->vocab_size());
   std::vector<int32_t> tokens{settings_.start, settings_.end, settings_.no_timestamps,
-                              settings_.no_timestamps - 1};
+                              settings_.no_speech()};
   tokens.insert(tokens.end(), settings_.suppress.begin(), settings_.suppress.end());
   tokens.insert(tokens.end(), settings_.begin_suppress.begin(), settings_.begin_suppress.end());
   for (const Language& language : settings_.languages) tokens.push_back(language.token);
@@ -90,12 +75,25 @@ Status Transcriber::load_settings() {
                            ", which it does not have: export it again");
     }
   }
+  const auto latest = static_cast<size_t>(kLatestBegin / (kStep * frame_s()) + 0.5);
+  timestamps_ = std::make_unique<Timestamps>(settings_.first_time(), settings_.end, latest);
+  writer_ = std::make_unique<TextWriter>(*decoder_, *tokenizer_, settings_, *timestamps_);
   return {};
+}
+
+double Transcriber::frame_s() const {
+  const LogMelSettings& settings = log_mel_->settings();
+  return static_cast<double>(settings.hop_length) / settings.sampling_rate;
 }
 
 Status Transcriber::check(const TranscribeOptions& options) const {
   if (settings_.languages.empty() && options.translate) {
     return Status::error("the model knows English alone and cannot translate: leave it out");
+  }
+  const size_t times = log_mel_->settings().frames() / kStep + 1;
+  const size_t first = static_cast<size_t>(settings_.first_time());
+  if (options.timestamps && decoder_->vocab_size() != first + times) {
+    return Status::error("the model has no tokens of times: leave timestamps out");
   }
   if (options.language.empty()) return {};
   if (settings_.languages.empty() && options.language == "en") return {};
@@ -103,45 +101,81 @@ Status Transcriber::check(const TranscribeOptions& options) const {
 }
 
 Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptions& options,
-                                           const std::function<void(const WindowText&)>& on_text) {
-  const Status possible = check(options);
-  if (!possible.ok()) return possible;
+                                           const TranscribeEvents& events) {
+  Status status = check(options);
+  if (status.ok()) status = writer_->begin(options);
+  if (!status.ok()) return status;
   const LogMelSettings& settings = log_mel_->settings();
   const ResampledSound sound(pcm, settings.sampling_rate);
   const Result<float> largest = this->largest(sound);
   if (!largest.ok()) return largest.status();
   const size_t frames = log_mel_->frames(sound), most = settings.frames();
-  const double frame_s = static_cast<double>(settings.hop_length) / settings.sampling_rate;
+  const size_t spoken = std::max<size_t>(1, sound.size() / settings.hop_length);
   Transcript transcript;
   transcript.language = options.language;
   std::vector<float> features(settings.n_mels * most);
-  for (size_t begin = 0, end = 0; begin < frames; begin = end) {
+  for (size_t begin = 0, used = 0; begin < spoken; begin += used) {
     const size_t count = std::min(most, frames - begin);
     std::vector<float> part(settings.n_mels * count);
     log_mel_->compute(sound, begin, count, part.data());
-    const size_t used = begin + count < frames ? quietest_end(part) : count;
-    end = begin + used;
-    WindowText window;
-    window.begin_s = static_cast<double>(begin) * frame_s;
-    window.end_s = std::min(static_cast<double>(end) * frame_s, pcm.seconds());
+    used = begin + count < frames && !options.timestamps ? quietest_end(part) : count;
     float silence = std::max(LogMel::kLeast, *largest - LogMel::kRange);
     const bool silent =
         std::all_of(part.begin(), part.end(), [&](float feature) { return feature <= silence; });
     LogMel::normalize(*largest, part.size(), part.data());
     LogMel::normalize(*largest, 1, &silence);
-    std::fill(features.begin(), features.end(), silence);  // as behind the end of a sound
+    // Behind a cut as behind the end of a sound; behind that, with timestamps, as transformers.
+    std::fill(features.begin(), features.end(), options.timestamps ? 0 : silence);
     for (size_t mel = 0; mel < settings.n_mels; ++mel) {
       std::copy_n(&part[mel * count], used, &features[mel * most]);
     }
-    Status status;
+    std::vector<int32_t> tokens;
+    TextScores scores;
     if (!silent) status = decoder_->encode(features);
-    if (!silent && status.ok()) status = write(options, &transcript.language, &window);
+    if (!silent && status.ok()) status = writer_->write(&transcript.language, &tokens, &scores);
     if (!status.ok()) return status;
-    transcript.tokens += static_cast<int64_t>(window.tokens.size());
-    on_text(window);
+    for (Segment& segment : segments_of(options, begin, used, tokens, &used)) {
+      for (double* time : {&segment.begin_s, &segment.end_s}) {
+        *time = std::min(*time, pcm.seconds());
+      }
+      segment.scores = scores;
+      transcript.tokens += static_cast<int64_t>(segment.tokens.size());
+      if (!events.on_segment(segment)) return transcript;
+    }
+    const double done = static_cast<double>(begin + used) * frame_s();
+    if (events.on_progress) events.on_progress(std::min(done, pcm.seconds()));
     if (options.interrupted != nullptr && *options.interrupted) break;
   }
   return transcript;
+}
+
+std::vector<Segment> Transcriber::segments_of(const TranscribeOptions& options, size_t begin,
+                                              size_t count, const std::vector<int32_t>& tokens,
+                                              size_t* used) const {
+  const size_t steps = std::max<size_t>(1, count / kStep);
+  std::vector<TimedPart> parts{{0, tokens.size(), 0, steps}};
+  if (options.timestamps && !tokens.empty()) {
+    size_t used_steps = steps;
+    parts = timestamps_->cut(tokens, steps, &used_steps);
+    if (used_steps < steps) *used = kStep * used_steps;
+  }
+  std::vector<Segment> segments;
+  for (const TimedPart& part : parts) {
+    Segment segment;
+    segment.text = writer_->text_of(tokens, part.first, part.last);
+    if (segment.text.find_first_not_of(' ') == std::string::npos) continue;
+    const auto seconds = [&](size_t step) {
+      return static_cast<double>(begin + kStep * step) * frame_s();
+    };
+    segment.window_s = seconds(0);
+    segment.begin_s = seconds(part.begin);
+    segment.end_s =
+        part.end == steps ? static_cast<double>(begin + count) * frame_s() : seconds(part.end);
+    segment.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(part.first),
+                          tokens.begin() + static_cast<std::ptrdiff_t>(part.last));
+    segments.push_back(std::move(segment));
+  }
+  return segments;
 }
 
 Result<float> Transcriber::largest(const ResampledSound& sound) const {
@@ -181,60 +215,6 @@ size_t Transcriber::quietest_end(const std::vector<float>& features) const {
     best = begin + wide / 2;
   }
   return best;
-}
-
-Status Transcriber::write(const TranscribeOptions& options, std::string* language,
-                          WindowText* window) {
-  std::vector<float> logits;
-  Status status = decoder_->step(settings_.start, &logits);
-  const bool silent =
-      status.ok() && std::exp(log_probability(logits, settings_.no_timestamps - 1)) > kNoSpeech;
-  std::vector<int32_t> prompt;
-  if (status.ok() && !settings_.languages.empty()) {
-    if (language->empty()) {
-      const auto is_less = [&logits](const Language& a, const Language& b) {
-        return logits[static_cast<size_t>(a.token)] < logits[static_cast<size_t>(b.token)];
-      };
-      *language =
-          std::max_element(settings_.languages.begin(), settings_.languages.end(), is_less)->code;
-    }
-    const Result<int32_t> token = settings_.language(*language);
-    if (!token.ok()) return token.status();
-    prompt = {*token, options.translate ? settings_.translate : settings_.transcribe};
-  }
-  prompt.push_back(settings_.no_timestamps);
-  for (const int32_t token : prompt) {
-    if (status.ok()) status = decoder_->step(token, &logits);
-  }
-  const size_t room = decoder_->max_tokens() - 1 - prompt.size();
-  double sureness = 0;
-  while (status.ok()) {
-    suppress(window->tokens.empty(), &logits);
-    const int32_t token = likeliest(logits);
-    if (silent) sureness += log_probability(logits, token);
-    if (token == settings_.end) break;
-    window->tokens.push_back(token);
-    // Times, which a model may write unasked, are no text.
-    if (token <= settings_.no_timestamps) window->text += tokenizer_->token_bytes(token);
-    if (window->tokens.size() == room) break;
-    if (options.interrupted != nullptr && *options.interrupted) break;
-    status = decoder_->step(token, &logits);
-  }
-  if (silent && sureness < kUnsure * static_cast<double>(window->tokens.size() + 1)) {
-    window->tokens.clear();
-    window->text.clear();
-  }
-  window->text = with_valid_utf8(window->text);
-  return status;
-}
-
-void Transcriber::suppress(bool first, std::vector<float>* logits) const {
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  for (const int32_t token : settings_.suppress) (*logits)[static_cast<size_t>(token)] = kNever;
-  if (!first) return;
-  for (const int32_t token : settings_.begin_suppress) {
-    (*logits)[static_cast<size_t>(token)] = kNever;
-  }
 }
 
 }  // namespace thimble

@@ -1,15 +1,15 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/status.h"
 #include "hear/text_decoder.h"
+#include "hear/text_writer.h"
+#include "hear/timestamps.h"
 #include "hear/transcription_settings.h"
 #include "sound/log_mel.h"
 #include "tensors/tensor_program.h"
@@ -17,21 +17,23 @@
 
 namespace thimble {
 
-/// How a sound becomes text.
-struct TranscribeOptions {
-  std::string language;    ///< its code, such as "de"; "": the first window tells
-  bool translate = false;  ///< into English
-  const std::atomic<bool>* interrupted = nullptr;  ///< ends the work after the next token
-};
-
-/// What was written of a window.
-struct WindowText {
+/// A part of a sound's text: a window's or, with timestamps, what is said between two times.
+struct Segment {
   double begin_s = 0, end_s = 0;  ///< of the sound
+  double window_s = 0;            ///< where the window began that it is of
   std::string text;               ///< valid UTF-8, with the space that it begins with
-  std::vector<int32_t> tokens;
+  std::vector<int32_t> tokens;    ///< with those of times
+  TextScores scores;              ///< of all of its window's text
 };
 
-/// A whole sound's text, without its windows'.
+/// What is told while a sound is transcribed.
+struct TranscribeEvents {
+  std::function<bool(const Segment&)> on_segment;  ///< false ends the work
+  std::function<void(double)> on_progress;         ///< seconds of the sound that are done; may be
+                                                   ///< null
+};
+
+/// A whole sound's text, without its segments'.
 struct Transcript {
   std::string language;  ///< "": the model knows one
   int64_t tokens = 0;
@@ -45,14 +47,16 @@ class Transcriber {
                                                    const LoadOptions& options);
 
   TensorProgram& program() { return *program_; }
+  /// None: the model knows English alone.
+  const std::vector<Language>& languages() const { return settings_.languages; }
   /// Fails if the model does not know the language, or has one and cannot translate.
   Status check(const TranscribeOptions& options) const;
 
-  /// Writes a sound's text, likeliest token by token. A sound that is longer than a window is cut
-  /// where it is quietest in the last seconds of each; memory does not grow with its length.
-  /// \param on_text called with each window's.
+  /// Writes a sound's text. A sound that is longer than a window is cut where it is quietest in the
+  /// last seconds of each or, with timestamps, where the last part of its text ended. Memory does
+  /// not grow with its length.
   Result<Transcript> transcribe(const Pcm& pcm, const TranscribeOptions& options,
-                                const std::function<void(const WindowText&)>& on_text);
+                                const TranscribeEvents& events);
 
  private:
   explicit Transcriber(std::unique_ptr<TensorProgram> program) : program_(std::move(program)) {}
@@ -61,15 +65,18 @@ class Transcriber {
   Result<float> largest(const ResampledSound& sound) const;
   /// Where a window ends, in frames behind its begin; `features` are its.
   size_t quietest_end(const std::vector<float>& features) const;
-  /// Writes a window's text: none if the model takes it for silence, and is not sure of a text.
-  Status write(const TranscribeOptions& options, std::string* language, WindowText* window);
-  void suppress(bool first, std::vector<float>* logits) const;
+  /// A window's segments, and how many of its frames they have.
+  std::vector<Segment> segments_of(const TranscribeOptions& options, size_t begin, size_t count,
+                                   const std::vector<int32_t>& tokens, size_t* used) const;
+  double frame_s() const;
 
   const std::unique_ptr<TensorProgram> program_;
   std::unique_ptr<TextDecoder> decoder_;
   std::unique_ptr<LogMel> log_mel_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TranscriptionSettings settings_;
+  std::unique_ptr<Timestamps> timestamps_;
+  std::unique_ptr<TextWriter> writer_;
 };
 
 }  // namespace thimble

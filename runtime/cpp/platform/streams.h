@@ -7,6 +7,7 @@ namespace thimble::platform {
 
 bool input_is_terminal();
 bool output_is_terminal();
+bool error_is_terminal();
 /// Whether standard output and standard error go to one file, pipe or terminal.
 bool outputs_are_one();
 

@@ -2,27 +2,31 @@
 
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "constraint/json.h"
 #include "hear/transcriber.h"
 #include "platform/mapped_file.h"
+#include "platform/streams.h"
 #include "program/interrupt.h"
 #include "program/recording_signal.h"
+#include "program/segment_text.h"
 #include "program/standard_output.h"
-#include "sound/wav.h"
-#include "tokenizer/utf8.h"
+#include "sound/sound_file.h"
 
 namespace thimble {
 namespace {
 
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+constexpr double kShownSeconds = 60;            // of a sound, from which on progress is told
 constexpr size_t kMostInput = size_t{1} << 30;  // bytes of standard input
 
-/// The bytes of a WAV file.
-class SoundFile {
+/// The bytes of a file of sound.
+class FileBytes {
  public:
   Status open(const std::string& path) {
     if (path == "-") return read_input();
@@ -32,11 +36,11 @@ class SoundFile {
       case Error::kNone:
         return {};
       case Error::kDirectory:
-        return Status::error(path + " is a directory: name a WAV file");
+        return Status::error(path + " is a directory: name a file of sound");
       case Error::kEmpty:
-        return Status::error(path + " is empty: name a WAV file");
+        return Status::error(path + " is empty: name a file of sound");
       default:
-        return Status::error("cannot read " + path + ": " + reason + ": name a WAV file");
+        return Status::error("cannot read " + path + ": " + reason + ": name a file of sound");
     }
   }
   const uint8_t* data() const { return input_.empty() ? file_.data() : input_.data(); }
@@ -52,76 +56,78 @@ class SoundFile {
       }
     }
     if (!input_.empty()) return {};
-    return Status::error("standard input is empty: pipe a WAV file into it");
+    return Status::error("standard input is empty: pipe a file of sound into it");
   }
 
   platform::MappedFile file_;
   std::vector<uint8_t> input_;
 };
 
-/// Such as "30.00".
-std::string seconds(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f", value);
-  return text.data();
-}
+constexpr std::pair<std::string_view, SoundFormat> kFormats[] = {{"text", SoundFormat::kText},
+                                                                 {"srt", SoundFormat::kSrt},
+                                                                 {"vtt", SoundFormat::kVtt},
+                                                                 {"json", SoundFormat::kJson}};
 
-/// The texts of a sound's windows, one behind the other.
-std::string joined(const std::vector<WindowText>& windows) {
-  std::string text;
-  for (const WindowText& window : windows) text += window.text;
-  return text.substr(!text.empty() && text[0] == ' ' ? 1 : 0);  // which parts it from a text before
-}
-
-std::string to_json(const WindowText& window) {
-  std::string tokens;
-  for (const int32_t token : window.tokens) {
-    tokens += (tokens.empty() ? "" : ", ") + std::to_string(token);
+Result<SoundFormat> format_of(const Options& options) {
+  for (const auto& [name, format] : kFormats) {
+    if (options.format != name) continue;
+    const bool is_one = format == SoundFormat::kText || format == SoundFormat::kJson;
+    if (is_one || options.audio.size() == 1) return format;
+    return Status::error("--format " + options.format + " is for one sound, but --audio names " +
+                         std::to_string(options.audio.size()) + ": run once for each");
   }
-  return "{\"begin\": " + seconds(window.begin_s) + ", \"end\": " + seconds(window.end_s) +
-         ", \"text\": " + quoted_json(window.text) + ", \"tokens\": [" + tokens + "]}";
+  return Status::error("--format is '" + options.format + "', but must be text, srt, vtt or json");
 }
 
-std::string to_json(const std::string& path, double duration, const Transcript& transcript,
-                    const std::vector<WindowText>& windows) {
-  std::string list;
-  for (const WindowText& window : windows) list += (list.empty() ? "" : ", ") + to_json(window);
-  return "{\"file\": " + quoted_json(with_valid_utf8(path)) +
-         ", \"duration\": " + seconds(duration) +
-         ", \"language\": " + quoted_json(transcript.language) +
-         ", \"text\": " + quoted_json(joined(windows)) + ", \"windows\": [" + list + "]}\n";
-}
-
-Status transcribe(Transcriber& transcriber, const std::string& path, const Options& options,
-                  StandardOutput* output) {
-  SoundFile file;
-  const Status opened = file.open(path);
-  if (!opened.ok()) return opened;
-  const Result<Wav> wav = read_wav(file.data(), file.size(), path);
-  if (!wav.ok()) return wav.status();
-  if (wav->cut) {
-    std::fprintf(stderr, "runner: %s is cut off: what is there is read\n", path.c_str());
-  }
-  const bool as_text = options.format == "text";
-  std::vector<WindowText> windows;
-  const auto on_text = [&](const WindowText& window) {
-    const size_t before = joined(windows).size();
-    windows.push_back(window);
-    if (as_text) (void)output->write(joined(windows).substr(before));
-  };
+TranscribeOptions transcribe_options(const Options& options, SoundFormat format) {
   TranscribeOptions how;
   how.language = options.language;
   how.translate = options.task == "translate";
+  how.timestamps = options.timestamps || format == SoundFormat::kSrt || format == SoundFormat::kVtt;
+  how.prompt = options.prompt.value_or("");
+  how.temperature = options.answer.sampler.temperature;
+  how.fallback = !options.no_fallback;
+  how.seed = options.seed.value_or(0);
   how.interrupted = &interrupted();
-  const Result<Transcript> transcript = transcriber.transcribe(wav->pcm, how, on_text);
+  return how;
+}
+
+Status transcribe(Transcriber& transcriber, const std::string& path, const Options& options,
+                  SoundFormat format, StandardOutput* output) {
+  FileBytes file;
+  const Status opened = file.open(path);
+  if (!opened.ok()) return opened;
+  const Result<SoundFile> sound = read_sound(file.data(), file.size(), path, kNoLimit);
+  if (!sound.ok()) return sound.status();
+  if (sound->cut) {
+    std::fprintf(stderr, "runner: %s is cut off: what is there is read\n", path.c_str());
+  }
+  const TranscribeOptions how = transcribe_options(options, format);
+  const bool timed = how.timestamps;
+  const double duration = sound->pcm.seconds();
+  std::vector<Segment> segments;
+  TranscribeEvents events;
+  events.on_segment = [&](const Segment& segment) {
+    if (segments.empty()) (void)output->write(begin_of(format));
+    (void)output->write(text_of(segment, segments.size(), format, timed));
+    segments.push_back(segment);
+    return output->status().ok();
+  };
+  const bool shows = !options.quiet && platform::error_is_terminal() && duration > kShownSeconds;
+  if (shows) {
+    events.on_progress = [duration](double done) {
+      std::fprintf(stderr, "runner: %.0f of %.0f s\r", done, duration);
+    };
+  }
+  const Result<Transcript> transcript = transcriber.transcribe(sound->pcm, how, events);
   if (!transcript.ok()) return Status::error(path + ": " + transcript.message());
-  const double duration = wav->pcm.seconds();
-  (void)output->write(as_text ? "\n" : to_json(path, duration, *transcript, windows));
+  if (segments.empty()) (void)output->write(begin_of(format));
+  (void)output->write(end_of(path, duration, *transcript, segments, format, timed));
   if (!options.quiet) {
-    std::fprintf(stderr, "runner: %s: %.1f s of sound, %lld tokens in %zu window%s%s%s\n",
-                 path.c_str(), duration, static_cast<long long>(transcript->tokens), windows.size(),
-                 windows.size() == 1 ? "" : "s", transcript->language.empty() ? "" : ", language ",
-                 transcript->language.c_str());
+    std::fprintf(stderr, "runner: %s: %.1f s of sound, %lld tokens in %zu segment%s%s%s\n",
+                 path.c_str(), duration, static_cast<long long>(transcript->tokens),
+                 segments.size(), segments.size() == 1 ? "" : "s",
+                 transcript->language.empty() ? "" : ", language ", transcript->language.c_str());
   }
   return output->status();
 }
@@ -132,9 +138,8 @@ Result<int> transcribe_files(const Options& options) {
   if (options.task != "transcribe" && options.task != "translate") {
     return Status::error("--task is '" + options.task + "', but must be transcribe or translate");
   }
-  if (options.format != "text" && options.format != "json") {
-    return Status::error("--format is '" + options.format + "', but must be text or json");
-  }
+  const Result<SoundFormat> format = format_of(options);
+  if (!format.ok()) return format.status();
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Transcriber>> loaded =
       Transcriber::load(PteFile::open(options.model), options.load);
@@ -143,7 +148,7 @@ Result<int> transcribe_files(const Options& options) {
   catch_interrupt();
   StandardOutput output;
   for (const std::string& path : options.audio) {
-    const Status status = transcribe(**loaded, path, options, &output);
+    const Status status = transcribe(**loaded, path, options, *format, &output);
     if (!status.ok()) return status;
     if (interrupted()) break;
   }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -74,6 +75,12 @@ Option text(const std::string& name, std::string* value) {
             *value = text;
             return Status();
           }};
+}
+
+Option maybe_empty(const std::string& name, std::string_view short_name,
+                   std::optional<std::string>* value) {
+  return {name, short_name, true,
+          [value](const std::string&, const std::string& text) { return *value = text, Status(); }};
 }
 
 template <typename T>
@@ -227,11 +234,7 @@ std::vector<Option> all_options(Options* options) {
   using Kind = ConstraintText::Kind;
   GenerateOptions& answer = options->answer;
   std::vector<Option> all = {
-      {"--prompt", "-p", true,
-       [options](const std::string&, const std::string& text) {
-         options->prompt = text;
-         return Status();
-       }},
+      maybe_empty("--prompt", "-p", &options->prompt),
       prompt_file("--prompt-file", "-f", options),
       bias("--logit-bias", &answer.sampler.changes),
       stop("--stop", &answer.output.stop),
@@ -274,19 +277,16 @@ std::vector<Option> all_options(Options* options) {
       text("--system", &options->system),
       flag("--chat", &options->chat),
       flag("--embed", &options->embed),
-      {"--prompt-name", "", true,
-       [options](const std::string&, const std::string& text) {
-         options->prompt_name = text;
-         return Status();
-       }},
+      maybe_empty("--prompt-name", "", &options->prompt_name),
       {"--audio", "", true,
        [options](const std::string&, const std::string& path) {
-         options->audio.push_back(path);
-         return Status();
+         return options->audio.push_back(path), Status();
        }},
       text("--language", &options->language),
       text("--task", &options->task),
       text("--format", &options->format),
+      flag("--timestamps", &options->timestamps),
+      flag("--no-fallback", &options->no_fallback),
       flag("--quiet", &options->quiet),
       flag("--verify", &options->verify),
       flag("--version", &options->version),
@@ -330,10 +330,9 @@ Status check(const Options& options) {
         "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
         "model of language: pass one of both");
   }
-  if (!options.audio.empty() &&
-      (options.prompt || options.chat || options.embed || options.takes_tensors())) {
+  if (!options.audio.empty() && (options.chat || options.embed || options.takes_tensors())) {
     return Status::error(
-        "--audio is for a model that hears, which takes nothing else: pass it alone");
+        "--audio is for a model that hears, not with --chat, --embed or tensors: leave these out");
   }
   if (!options.prompt && !options.chat && !options.embed && !options.verify &&
       !options.takes_tensors() && options.audio.empty()) {

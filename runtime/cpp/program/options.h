@@ -45,7 +45,9 @@ struct Options {
   std::vector<std::string> audio;          ///< files of sound; "-": standard input
   std::string language;                    ///< of --audio; "": the model tells
   std::string task = "transcribe";         ///< of it, or "translate"
-  std::string format = "text";             ///< of its output, or "json"
+  std::string format = "text";             ///< of its output: "srt", "vtt" or "json" too
+  bool timestamps = false;                 ///< with times
+  bool no_fallback = false;                ///< a text that fails is not written again
   bool quiet = false;                      ///< no statistics on standard error
   bool verify = false;
   bool help = false;

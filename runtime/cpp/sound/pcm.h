@@ -11,6 +11,8 @@ enum class SampleType { kUint8, kInt16, kInt24, kInt32, kFloat32, kFloat64 };
 /// Bytes of a sample.
 size_t size_of(SampleType type);
 
+inline constexpr int32_t kMostChannels = 64, kMostRate = 1000000;
+
 /// Sound as it is stored: frames of one sample for each channel, which someone else keeps.
 struct Pcm {
   SampleType type = SampleType::kFloat32;

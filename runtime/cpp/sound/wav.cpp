@@ -12,7 +12,6 @@ constexpr size_t kRiffHeader = 12, kChunkHeader = 8;
 constexpr size_t kFormat = 16, kExtendedFormat = 40;  // bytes of their chunks, at least
 constexpr uint16_t kInteger = 1, kFloat = 3, kExtensible = 0xFFFE;
 constexpr uint32_t kUnknownSize = 0xFFFFFFFF;
-constexpr int32_t kMostChannels = 64, kMostRate = 1000000;
 
 template <typename T>
 T load(const uint8_t* bytes) {

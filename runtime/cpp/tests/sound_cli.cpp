@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "sound/log_mel.h"
 #include "sound/resampled_sound.h"
-#include "sound/wav.h"
+#include "sound/sound_file.h"
 #include "tests/binary_requests.h"
 
 namespace thimble {
@@ -63,10 +64,12 @@ int write_features(const Pcm& pcm, const std::vector<uint8_t>& blob) {
 int run(int argc, char** argv) {
   if (argc != 4) return fail("usage: sound_cli samples|features FILE.wav RATE|BLOB\n");
   const std::vector<uint8_t> bytes = read_file(argv[2]);
-  const Result<Wav> wav = read_wav(bytes.data(), bytes.size(), "x.wav");
-  if (!wav.ok()) return fail(wav.message());
-  if (std::string(argv[1]) == "samples") return write_samples(wav->pcm, std::atoi(argv[3]));
-  return write_features(wav->pcm, read_file(argv[3]));
+  const std::string path = argv[2], name = path.substr(path.rfind('/') + 1);
+  const Result<SoundFile> sound =
+      read_sound(bytes.data(), bytes.size(), name, std::numeric_limits<double>::infinity());
+  if (!sound.ok()) return fail(sound.message());
+  if (std::string(argv[1]) == "samples") return write_samples(sound->pcm, std::atoi(argv[3]));
+  return write_features(sound->pcm, read_file(argv[3]));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ def routes(answering: Answering) -> list[Route]:
         body = await gate.body(request, EmbedBody)
         began = time.monotonic()
         keep = seconds_of(body.keep_alive)
-        async with answering.turn(request, body.model, embeds=True, keep=keep) as turn:
+        async with answering.turn(request, body.model, task="embedding", keep=keep) as turn:
             loaded = time.monotonic()
             found = await turn.model.embed(list_of(body.input), None)
         if body.truncate is False and found.cut:
@@ -60,7 +60,7 @@ def routes(answering: Answering) -> list[Route]:
     async def embeddings(request: Request) -> Response:
         body = await gate.body(request, EmbeddingsBody)
         keep = seconds_of(body.keep_alive)
-        async with answering.turn(request, body.model, embeds=True, keep=keep) as turn:
+        async with answering.turn(request, body.model, task="embedding", keep=keep) as turn:
             found = await turn.model.embed([body.prompt], None)
         return JSONResponse({"embedding": found.rows[0].tolist()})
 

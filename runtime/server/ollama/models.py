@@ -50,8 +50,9 @@ def _written(at: datetime) -> str:
 
 def shown(served: ServedModel) -> _Json:
     """The answer of /api/show."""
-    model = served.report["model"]
-    family = model["model_type"]
+    model = served.report.get("model", {})
+    family = model.get("model_type", "")
+    sizes = {"embedding_length": "hidden_size", "block_count": "num_hidden_layers"}
     return {
         "modelfile": "",
         "parameters": "",
@@ -59,24 +60,24 @@ def shown(served: ServedModel) -> _Json:
         "details": _details(served),
         "model_info": {
             "general.architecture": family,
-            "general.parameter_count": model["parameters"],
+            "general.parameter_count": model.get("parameters", 0),
             f"{family}.context_length": served.context,
-            f"{family}.embedding_length": model["hidden_size"],
-            f"{family}.block_count": model["num_hidden_layers"],
+            **{f"{family}.{name}": model[key] for name, key in sizes.items() if key in model},
         },
         "capabilities": served.capabilities,
     }
 
 
 def _details(served: ServedModel) -> _Json:
-    model = served.report["model"]
+    model = served.report.get("model", {})
+    family = model.get("model_type", "")
     return {
         "parent_model": "",
         "format": "pte",
-        "family": model["model_type"],
-        "families": [model["model_type"]],
-        "parameter_size": _short(model["parameters"]),
-        "quantization_level": served.report["quantization"]["scheme"],
+        "family": family,
+        "families": [family],
+        "parameter_size": _short(model.get("parameters", 0)),
+        "quantization_level": served.report.get("quantization", {}).get("scheme", "none"),
     }
 
 

@@ -7,6 +7,7 @@ namespace thimble::platform {
 
 bool input_is_terminal() { return isatty(STDIN_FILENO) != 0; }
 bool output_is_terminal() { return isatty(STDOUT_FILENO) != 0; }
+bool error_is_terminal() { return isatty(STDERR_FILENO) != 0; }
 
 bool outputs_are_one() {
   struct stat output = {}, error = {};

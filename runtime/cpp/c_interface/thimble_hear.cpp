@@ -1,0 +1,160 @@
+#include "c_interface/thimble_hear.h"
+
+#include <atomic>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "c_interface/load_options.h"
+#include "c_interface/shared.h"
+#include "hear/transcriber.h"
+#include "sound/pcm.h"
+#include "sound/sound_file.h"
+
+using thimble::check;
+using thimble::first_error;
+using thimble::given;
+using thimble::guarded;
+using thimble::report;
+using thimble::run_guarded;
+using thimble::Status;
+
+struct thimble_transcriber {
+  std::unique_ptr<thimble::Transcriber> transcriber;
+  std::atomic<bool> interrupted{false};
+};
+
+struct thimble_sound_file {
+  thimble::SoundFile file;
+};
+
+namespace {
+
+constexpr thimble_transcribe_options kTranscribeDefaults = {nullptr, nullptr, 0, 0, 0, 0, 0};
+
+Status check_sound(const thimble_sound& sound) {
+  return first_error(
+      {given({{"the sound's samples", sound.samples != nullptr}}),
+       check<int32_t>("type", sound.type, THIMBLE_SOUND_UINT8, THIMBLE_SOUND_FLOAT64),
+       check<int32_t>("channels", sound.channels, 1, thimble::kMostChannels),
+       check<int32_t>("rate", sound.rate, 1, thimble::kMostRate),
+       check<uint64_t>("frames", sound.frames, 1, INT64_MAX)});
+}
+
+thimble::Pcm to_pcm(const thimble_sound& sound) {
+  thimble::Pcm pcm;
+  pcm.type = static_cast<thimble::SampleType>(sound.type);
+  pcm.channels = sound.channels;
+  pcm.rate = sound.rate;
+  pcm.frames = sound.frames;
+  pcm.data = static_cast<const uint8_t*>(sound.samples);
+  return pcm;
+}
+
+thimble::TranscribeOptions to_options(const thimble_transcribe_options& options,
+                                      const std::atomic<bool>& interrupted) {
+  thimble::TranscribeOptions how;
+  how.language = options.language == nullptr ? "" : options.language;
+  how.prompt = options.prompt == nullptr ? "" : options.prompt;
+  how.translate = options.translate != 0;
+  how.timestamps = options.timestamps != 0;
+  how.fallback = options.no_fallback == 0;
+  how.temperature = options.temperature;
+  how.seed = options.seed;
+  how.interrupted = &interrupted;
+  return how;
+}
+
+thimble_sound_segment to_c(const thimble::Segment& segment) {
+  const thimble::TextScores& scores = segment.scores;
+  return {segment.begin_s,          segment.end_s,        segment.window_s,
+          segment.text.data(),      segment.text.size(),  segment.tokens.data(),
+          segment.tokens.size(),    scores.temperature,   scores.avg_logprob,
+          scores.compression_ratio, scores.no_speech_prob};
+}
+
+}  // namespace
+
+thimble_transcriber* thimble_transcriber_load(const char* path, const thimble_load_options* options,
+                                              char* error, size_t error_size) {
+  return guarded(
+      static_cast<thimble_transcriber*>(nullptr), error, error_size, [&]() -> thimble_transcriber* {
+        const thimble_load_options& load = options == nullptr ? thimble::kLoadDefaults : *options;
+        Status status = given({{"path", path != nullptr}});
+        if (status.ok()) status = check(load);
+        if (report(status, error, error_size) != 0) return nullptr;
+        auto loaded =
+            thimble::Transcriber::load(thimble::PteFile::open(path), thimble::to_load(load));
+        if (report(loaded.status(), error, error_size) != 0) return nullptr;
+        auto* transcriber = new thimble_transcriber;
+        transcriber->transcriber = std::move(*loaded);
+        return transcriber;
+      });
+}
+
+int64_t thimble_transcriber_languages(const thimble_transcriber* transcriber) {
+  if (transcriber == nullptr) return 0;
+  return static_cast<int64_t>(transcriber->transcriber->languages().size());
+}
+
+const char* thimble_transcriber_language_at(const thimble_transcriber* transcriber, int64_t index) {
+  if (index < 0 || index >= thimble_transcriber_languages(transcriber)) return nullptr;
+  return transcriber->transcriber->languages()[static_cast<size_t>(index)].code.c_str();
+}
+
+thimble_sound_file* thimble_sound_open(const void* bytes, size_t size, double most_seconds,
+                                       thimble_sound* sound, char* error, size_t error_size) {
+  return guarded(
+      static_cast<thimble_sound_file*>(nullptr), error, error_size, [&]() -> thimble_sound_file* {
+        constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+        Status status =
+            given({{"bytes", bytes != nullptr || size == 0}, {"sound", sound != nullptr}});
+        if (status.ok()) status = check<double>("most_seconds", most_seconds, 0, kNoLimit);
+        if (report(status, error, error_size) != 0) return nullptr;
+        auto read = thimble::read_sound(static_cast<const uint8_t*>(bytes), size, "the sound",
+                                        most_seconds == 0 ? kNoLimit : most_seconds);
+        if (report(read.status(), error, error_size) != 0) return nullptr;
+        auto file = std::make_unique<thimble_sound_file>();
+        file->file = std::move(*read);
+        const thimble::Pcm& pcm = file->file.pcm;
+        *sound = {pcm.data, pcm.frames, static_cast<int32_t>(pcm.type), pcm.channels, pcm.rate};
+        return file.release();
+      });
+}
+
+void thimble_sound_close(thimble_sound_file* file) { delete file; }
+
+int thimble_transcriber_run(thimble_transcriber* transcriber, const thimble_sound* sound,
+                            const thimble_transcribe_options* options,
+                            thimble_segment_callback on_segment, void* context, char* language,
+                            size_t language_size, char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const thimble_transcribe_options& chosen = options == nullptr ? kTranscribeDefaults : *options;
+    Status status = given({{"transcriber", transcriber != nullptr},
+                           {"sound", sound != nullptr},
+                           {"on_segment", on_segment != nullptr}});
+    if (status.ok()) status = check_sound(*sound);
+    if (status.ok()) status = check<double>("temperature", chosen.temperature, 0, 1);
+    if (!status.ok()) return status;
+    thimble::TranscribeEvents events;
+    events.on_segment = [&](const thimble::Segment& segment) {
+      const thimble_sound_segment given = to_c(segment);
+      return on_segment(&given, context) != 0;
+    };
+    const auto transcript = transcriber->transcriber->transcribe(
+        to_pcm(*sound), to_options(chosen, transcriber->interrupted), events);
+    if (!transcript.ok()) return transcript.status();
+    if (language != nullptr) {
+      std::snprintf(language, language_size, "%s", transcript->language.c_str());
+    }
+    return {};
+  });
+}
+
+void thimble_transcriber_interrupt(thimble_transcriber* transcriber, int32_t interrupt) {
+  if (transcriber != nullptr) transcriber->interrupted = interrupt != 0;
+}
+
+void thimble_transcriber_free(thimble_transcriber* transcriber) { delete transcriber; }

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "hear/transcriber.h"
+
+namespace thimble {
+
+/// How the text of a sound is printed.
+enum class SoundFormat { kText, kSrt, kVtt, kJson };
+
+/// What comes before the first segment.
+std::string begin_of(SoundFormat format);
+
+/// A segment as it is printed once it is written; JSON has none.
+/// \param index of those of the sound.
+/// \param timed whether plain text has times.
+std::string text_of(const Segment& segment, size_t index, SoundFormat format, bool timed);
+
+/// What comes behind the last one: JSON is all of it.
+/// \param timed as above.
+std::string end_of(const std::string& path, double duration, const Transcript& transcript,
+                   const std::vector<Segment>& segments, SoundFormat format, bool timed);
+
+}  // namespace thimble

@@ -1,0 +1,175 @@
+"""POST /v1/audio/transcriptions and /v1/audio/translations, of models that hear."""
+
+import math
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from runtime.server.answering import Answering
+from runtime.server.errors import HttpError
+from runtime.server.gate import both_routes
+from runtime.server.hearing_process import Heard
+from runtime.server.model_process import More
+from runtime.server.requests import NamesModel
+from runtime.transcriber import Segment
+
+_TIMED = ("verbose_json", "srt", "vtt")  # forms that have times
+_FRAMES = 100  # of a second, in which `seek` counts
+
+
+def _number(value: Any) -> Any:
+    """A form's number, which is text."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _truth(value: Any) -> Any:
+    return {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower(), value)
+
+
+class SoundForm(NamesModel):
+    """A sound to transcribe, as the field `file`, and how."""
+
+    response_format: Literal["json", "text", "srt", "verbose_json", "vtt"] | None = None
+    prompt: str | None = None
+    temperature: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] | None = None
+
+
+class TranscriptionForm(SoundForm):
+    language: str | None = None
+    stream: Annotated[bool, BeforeValidator(_truth)] | None = None
+    timestamp_granularities: list[Literal["segment"]] | None = None
+    chunking_strategy: Literal["auto"] | None = Field(None, description="no effect")
+
+
+def routes(answering: Answering) -> list[Route]:
+    gate, settings = answering.gate, answering.settings
+
+    async def transcriptions(request: Request) -> Response:
+        body, sound = await gate.form(request, TranscriptionForm)
+        return await answer(request, body, sound, "transcribe", body.language, bool(body.stream))
+
+    async def translations(request: Request) -> Response:
+        body, sound = await gate.form(request, SoundForm)
+        return await answer(request, body, sound, "translate", None, False)
+
+    async def answer(
+        request: Request,
+        body: SoundForm,
+        sound: bytes,
+        task: str,
+        language: str | None,
+        stream: bool,
+    ) -> Response:
+        form = body.response_format or "json"
+        if stream and form not in ("json", "text"):
+            raise HttpError(
+                400,
+                f"response_format is {form}, but a stream has json or text: leave stream out",
+                "stream",
+            )
+        options = {
+            "task": task,
+            "language": language,
+            "prompt": body.prompt or "",
+            "temperature": body.temperature or 0.0,
+            "timestamps": form in _TIMED,
+            "max_seconds": settings.max_sound_s,
+        }
+
+        def whole(parts: list[More]) -> Response:
+            return _answer(form, task, [part for part in parts if isinstance(part, Heard)])
+
+        async with answering.turn(request, body.model, task="transcription") as turn:
+            return await turn.transcribe(sound, options, whole, _events if stream else None)
+
+    return [
+        *both_routes("/audio/transcriptions", gate.guarded(transcriptions)),
+        *both_routes("/audio/translations", gate.guarded(translations)),
+    ]
+
+
+async def _events(parts: AsyncIterator[More]) -> AsyncIterator[dict[str, Any]]:
+    """OpenAI's events of a stream."""
+    text, usage = "", {}
+    async for part in parts:
+        assert isinstance(part, Heard)
+        if part.segment is None:
+            usage = _usage(part.duration)
+            continue
+        delta = part.text if text else part.text.removeprefix(" ")
+        text += delta
+        yield {"type": "transcript.text.delta", "delta": delta}
+    yield {"type": "transcript.text.done", "text": text, "usage": usage}
+
+
+def _usage(duration: float) -> dict[str, Any]:
+    return {"type": "duration", "seconds": math.ceil(duration)}
+
+
+def _answer(form: str, task: str, parts: list[Heard]) -> Response:
+    segments = [part.segment for part in parts if part.segment is not None]
+    known = parts[-1]
+    text = "".join(segment.text for segment in segments).removeprefix(" ")
+    if form == "text":
+        return PlainTextResponse(text + "\n")
+    if form == "srt":
+        return PlainTextResponse("".join(map(_srt, range(1, len(segments) + 1), segments)))
+    if form == "vtt":
+        return Response("WEBVTT\n\n" + "".join(map(_vtt, segments)), media_type="text/vtt")
+    usage = _usage(known.duration)
+    if form == "json":
+        return JSONResponse({"text": text, "usage": usage})
+    verbose = {
+        "task": task,
+        "language": known.language or "en",
+        "duration": round(known.duration, 2),
+        "text": text,
+        "segments": [_verbose(index, segment) for index, segment in enumerate(segments)],
+        "usage": usage,
+    }
+    return JSONResponse(verbose)
+
+
+def _verbose(index: int, segment: Segment) -> dict[str, Any]:
+    return {
+        "id": index,
+        "seek": round(_FRAMES * segment.window),
+        "start": round(segment.start, 2),
+        "end": round(segment.end, 2),
+        "text": segment.text,
+        "tokens": list(segment.tokens),
+        "temperature": segment.temperature,
+        "avg_logprob": segment.avg_logprob,
+        "compression_ratio": segment.compression_ratio,
+        "no_speech_prob": segment.no_speech_prob,
+    }
+
+
+def _times(segment: Segment, point: str) -> str:
+    return f"{_clock(segment.start, point)} --> {_clock(segment.end, point)}"
+
+
+def _clock(seconds: float, point: str) -> str:
+    thousandths = round(1000 * seconds)
+    minutes, rest = divmod(thousandths // 1000, 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}{point}{thousandths % 1000:03}"
+
+
+def _line(segment: Segment) -> str:
+    return segment.text.replace("\n", " ").removeprefix(" ")
+
+
+def _srt(number: int, segment: Segment) -> str:
+    return f"{number}\n{_times(segment, ',')}\n{_line(segment).replace('-->', '->')}\n\n"
+
+
+def _vtt(segment: Segment) -> str:
+    text = _line(segment).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"{_times(segment, '.')}\n{text}\n\n"

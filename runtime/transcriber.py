@@ -1,0 +1,256 @@
+"""A loaded model that hears: a Python class over the C++ one."""
+
+import ctypes
+import math
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runtime.binding.c_arguments import check, check_whole, encoded, text_of, utf8_of
+from runtime.binding.file_handle import FileHandle
+from runtime.binding.library import (
+    ERROR_SIZE,
+    SegmentCallback,
+    Sound,
+    SoundSegment,
+    TranscribeOptions,
+    library,
+)
+from runtime.errors import RunnerError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_TASKS = ("transcribe", "translate")
+# The types of arrays by numpy's names, as thimble_hear.h numbers them.
+_TYPES = {"uint8": 0, "int16": 1, "int32": 3, "float32": 4, "float64": 5}
+_MAX_CHANNELS, _MAX_RATE = 64, 1_000_000
+_CODE_SIZE = 32  # bytes of a language's code, at most
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a sound's text: a window's or, with timestamps, what is said between two times.
+
+    Attributes:
+        start, end: seconds of the sound.
+        window: where the window began that it is of.
+        text: with the space that it begins with.
+        tokens: with those of times.
+        temperature: at which its window's text was written.
+        avg_logprob: of that text's tokens.
+        compression_ratio: of it; high if it repeats itself.
+        no_speech_prob: the probability that the window is silence.
+    """
+
+    start: float
+    end: float
+    window: float
+    text: str
+    tokens: tuple[int, ...]
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """What was said in a sound.
+
+    Attributes:
+        language: its code, such as "de"; "": the model knows English alone.
+        duration: seconds of the sound.
+    """
+
+    text: str
+    segments: tuple[Segment, ...]
+    language: str
+    duration: float
+
+
+class Transcriber(FileHandle):
+    """A `.pte` of a model that hears, which `python -m exporter` wrote, loaded and ready.
+
+    Any thread may use it; calls wait for each other.
+
+    Args:
+        path: the file.
+        threads: 1 to 256; None: automatic.
+
+    Raises:
+        RunnerError: the file cannot be used, or the C++ is not built.
+    """
+
+    _KIND, _NOUN, _AGAIN = "transcriber", "a Transcriber", "load the model again"
+
+    def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
+        handle = self._load(path, threads)
+        self.languages: tuple[str, ...] = tuple(
+            library().thimble_transcriber_language_at(handle, index).decode()
+            for index in range(library().thimble_transcriber_languages(handle))
+        )
+
+    def transcribe(
+        self,
+        sound: "str | os.PathLike[str] | bytes | NDArray[Any]",
+        language: str | None = None,
+        task: str = "transcribe",
+        timestamps: bool = False,
+        prompt: str = "",
+        temperature: float = 0.0,
+        fallback: bool = True,
+        seed: int = 0,
+        rate: int = 16000,
+        max_seconds: float | None = None,
+        on_segment: Callable[[Segment], object] | None = None,
+    ) -> Transcription:
+        """Writes a sound's text. Memory does not grow with the sound's length.
+
+        Args:
+            sound: a file, WAV or, where the build has dr_libs, FLAC or MP3; its bytes; or samples
+                (frames,) or (frames, channels): floats of -1 to 1, or integers that span that by
+                their type's range.
+            language: its code, such as "de"; None: the model tells.
+            task: "transcribe", or "translate" into English.
+            timestamps: segments are what is said between two times, not windows.
+            prompt: text that the sound follows, such as names in it.
+            temperature: 0 to 1; 0: the likeliest tokens, and higher temperatures where these fail.
+            fallback: whether text that repeats itself or is unlikely is written again.
+            seed: of what is sampled.
+            rate: samples per second of an array.
+            max_seconds: a longer sound is refused before it is decoded.
+            on_segment: called with each segment as soon as it is written; what it raises ends the
+                work.
+
+        Raises:
+            RunnerError: the sound cannot be read, or the model does not know what is asked for.
+        """
+        if task not in _TASKS:
+            raise RunnerError(f"task is {task!r}, but must be 'transcribe' or 'translate'")
+        options = TranscribeOptions(
+            None if language is None else utf8_of("language", language),
+            utf8_of("prompt", prompt),
+            int(task == "translate"),
+            int(bool(timestamps)),
+            int(not fallback),
+            check("temperature", temperature, 0.0, 1.0),
+            check_whole("seed", seed, 0, 2**64 - 1),
+        )
+        segments: list[Segment] = []
+        raised: list[BaseException] = []
+
+        def take(pointer: Any, _context: Any) -> int:
+            segments.append(_segment(pointer.contents))
+            try:
+                if on_segment is not None:
+                    on_segment(segments[-1])
+            except BaseException as error:  # which ctypes would print and drop
+                raised.append(error)
+            return int(not raised)
+
+        code = ctypes.create_string_buffer(_CODE_SIZE)
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        most = math.inf if max_seconds is None else check("max_seconds", max_seconds, 1, math.inf)
+        with self._busy, _opened(sound, rate, most) as found:
+            duration = found.frames / found.rate
+            failed = library().thimble_transcriber_run(
+                *(self._open(), ctypes.byref(found), ctypes.byref(options)),
+                *(SegmentCallback(take), None, code, _CODE_SIZE, error, ERROR_SIZE),
+            )
+        if raised:
+            raise raised[0]
+        if failed:
+            raise RunnerError(text_of(error))
+        text = "".join(segment.text for segment in segments).removeprefix(" ")
+        return Transcription(text, tuple(segments), text_of(code), duration)
+
+    def interrupt(self, interrupt: bool = True) -> None:
+        """Ends the call of another thread after its next token, and each later one until it is
+        called with False."""
+        library().thimble_transcriber_interrupt(self._open(), int(interrupt))
+
+
+@contextmanager
+def _opened(
+    sound: "str | os.PathLike[str] | bytes | NDArray[Any]", rate: int, most_seconds: float
+) -> Iterator[Sound]:
+    """Keeps the samples where they are until it is left."""
+    if isinstance(sound, str | os.PathLike):
+        with _mapped(sound) as data, _read(data, os.fspath(sound), most_seconds) as found:
+            yield found
+    elif isinstance(sound, bytes):
+        with _read(sound, "the sound", most_seconds) as found:
+            yield found
+    else:
+        held, found = _array(sound, rate)
+        if found.frames > most_seconds * rate:
+            raise RunnerError(f"the sound has more than {most_seconds:g} seconds: give it in parts")
+        yield found
+        del held
+
+
+@contextmanager
+def _mapped(path: "str | os.PathLike[str]") -> "Iterator[mmap.mmap | bytes]":
+    try:
+        with open(encoded(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    except OSError as error:
+        name = os.fspath(path)
+        raise RunnerError(f"cannot read {name}: {error.strerror}: name a file of sound") from None
+    yield data
+
+
+@contextmanager
+def _read(data: "mmap.mmap | bytes", name: str, most_seconds: float) -> Iterator[Sound]:
+    import numpy as np
+
+    view = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
+    sound = Sound()
+    error = ctypes.create_string_buffer(ERROR_SIZE)
+    address = ctypes.c_void_p(view.ctypes.data)
+    file = library().thimble_sound_open(
+        *(address, len(view), most_seconds, ctypes.byref(sound), error, ERROR_SIZE)
+    )
+    if not file:
+        raise RunnerError(text_of(error).replace("the sound", name, 1))
+    try:
+        yield sound
+    finally:
+        library().thimble_sound_close(file)
+
+
+def _array(samples: "NDArray[Any]", rate: int) -> tuple[Any, Sound]:
+    import numpy as np
+
+    if not isinstance(samples, np.ndarray):
+        raise RunnerError(
+            f"the sound is a {type(samples).__name__}, but must be a path, the bytes of a file or "
+            "an array"
+        )
+    if samples.dtype == np.float16:
+        samples = samples.astype(np.float32)
+    kind = _TYPES.get(samples.dtype.name)
+    if kind is None:
+        raise RunnerError(
+            f"the sound is an array of {samples.dtype}, but must be of {', '.join(_TYPES)}"
+        )
+    channels = samples.shape[1] if samples.ndim == 2 else 1
+    if samples.ndim not in (1, 2) or not 1 <= channels <= _MAX_CHANNELS or len(samples) == 0:
+        raise RunnerError(
+            f"the sound is an array of shape {samples.shape}, but must be (frames,) or (frames, "
+            f"channels), with 1 to {_MAX_CHANNELS} channels"
+        )
+    check_whole("rate", rate, 1, _MAX_RATE)
+    held = np.ascontiguousarray(samples, samples.dtype.newbyteorder("="))
+    return held, Sound(held.ctypes.data, len(held), kind, channels, rate)
+
+
+def _segment(one: SoundSegment) -> Segment:
+    text = ctypes.string_at(one.text, one.size).decode("utf-8", "replace")
+    scores = one.temperature, one.avg_logprob, one.compression_ratio, one.no_speech_prob
+    return Segment(one.start, one.end, one.window, text, tuple(one.tokens[: one.count]), *scores)
