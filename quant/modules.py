@@ -129,6 +129,11 @@ def set_weight(parent: nn.Module, name: str, weight: QuantizedWeight) -> None:
     setattr(parent, name, QuantizedLinear(weight, linear.in_features, bias))
 
 
+def has_integers(model: nn.Module) -> bool:
+    """Whether a part of it is quantized."""
+    return any(isinstance(part, _Quantized) for part in model.modules())
+
+
 def drop_activation_rounding(model: nn.Module) -> None:
     """Replaces quantized linears by float ones with the dequantized weights: what weight-only
     formats compute."""

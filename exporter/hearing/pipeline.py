@@ -12,6 +12,7 @@ from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_na
 from exporter.errors import ExportError
 from exporter.file.pte import TOKENIZER
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
+from exporter.hearing.quantize import quantize, stored_scheme
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     read_transcription,
@@ -25,8 +26,10 @@ from exporter.module.pipeline import ModuleResult, export_made
 from exporter.module.source import Inputs, Made
 from exporter.module.source_name import SourceName
 from exporter.tokenizer.compile import compile_tokenizer
+from quant.scheme import Scheme
 
 ENCODER, TEXT_DECODER = "encoder", "text_decoder"  # methods, by the names of ExecuTorch's runners
+DEFAULT_SCHEME = Scheme("rtn8")
 _DELEGATE = "cpu"
 
 
@@ -37,12 +40,14 @@ class HearingOptions:
     Attributes:
         directory: the checkpoint, with the files of the tokenizer and the feature extractor.
         out: the `.pte` to write.
+        scheme: how weights are stored.
         delegate: a name in delegates.DELEGATES.
         etrecord: file for the graphs that the profiler reads.
     """
 
     directory: Path
     out: Path
+    scheme: Scheme = DEFAULT_SCHEME
     delegate: str = _DELEGATE
     etrecord: Path | None = None
 
@@ -53,7 +58,7 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     Raises:
         ExportError, TokenizerError, DelegateError: with the sentence to show.
     """
-    directory = options.directory
+    directory, scheme = options.directory, stored_scheme(options.scheme)
     checkpoint = open_whisper(directory)
     sound = read_log_mel(directory)
     _require_fitting(directory, checkpoint.config, sound)
@@ -74,9 +79,11 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     )
 
     def make() -> Mapping[str, Made]:
-        return methods_of(load(checkpoint), checkpoint.config, settings.start)
+        model = load(checkpoint)
+        quantize(model, scheme)
+        return methods_of(model, checkpoint.config, settings.start)
 
-    return export_made(module_options, directory, make, blobs, listener)
+    return export_made(module_options, directory, make, blobs, listener, copies_inputs=False)
 
 
 def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:
@@ -131,9 +138,11 @@ def methods_of(model: Whisper, spec: WhisperSpec, start: int) -> dict[str, Made]
         *(torch.tensor([[start]]), torch.tensor([[most // 2]]), bias),
         *(layers(most), layers(most), layers(window), layers(window)),
     )
+    methods = {ENCODER: (WindowEncoder(model), features), TEXT_DECODER: (TextDecoder(model), step)}
+    # The runtime refuses sound with a NaN; to look for one in caches, too, would cost each token.
     return {
-        ENCODER: Made(WindowEncoder(model).eval(), Inputs(features), None, ()),
-        TEXT_DECODER: Made(TextDecoder(model).eval(), Inputs(step), None, ()),
+        name: Made(module.eval(), Inputs(inputs), None, (), refuses_nan=False)
+        for name, (module, inputs) in methods.items()
     }
 
 

@@ -62,6 +62,7 @@ def export_made(
     make: Callable[[], Mapping[str, Made]],
     named_data: Mapping[str, bytes],
     listener: Listener,
+    copies_inputs: bool = True,
 ) -> ModuleResult:
     """Does what export_module() does, of modules that are made in another way.
 
@@ -69,6 +70,7 @@ def export_made(
         source: what they are made of, which no output may replace.
         make: returns them by their methods' names.
         named_data: additional blobs for the file.
+        copies_inputs: of lower_module().
     """
     delegates = get_delegates(options.delegate)
     check_takes_modules(delegates)
@@ -94,7 +96,7 @@ def export_made(
             REPORT: encode_report(report, room),
         }
         programs = {name: method.program for name, method in methods.items()}
-        lowered = lower_module(delegates, programs, blobs, etrecord is not None)
+        lowered = lower_module(delegates, programs, blobs, etrecord is not None, copies_inputs)
         delegations = lowered.reports
         listener.stage("write")
         write_program(lowered, report, temporary, etrecord)

@@ -108,7 +108,8 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   if (!possible.ok()) return possible;
   const LogMelSettings& settings = log_mel_->settings();
   const ResampledSound sound(pcm, settings.sampling_rate);
-  const Result<float> largest = this->largest(sound);
+  std::vector<float> part;
+  const Result<float> largest = this->largest(sound, &part);
   if (!largest.ok()) return largest.status();
   const size_t frames = log_mel_->frames(sound), most = settings.frames();
   const double frame_s = static_cast<double>(settings.hop_length) / settings.sampling_rate;
@@ -117,8 +118,10 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   std::vector<float> features(settings.n_mels * most);
   for (size_t begin = 0, end = 0; begin < frames; begin = end) {
     const size_t count = std::min(most, frames - begin);
-    std::vector<float> part(settings.n_mels * count);
-    log_mel_->compute(sound, begin, count, part.data());
+    if (frames > most) {  // else it is what was searched for the largest
+      part.resize(settings.n_mels * count);
+      log_mel_->compute(sound, begin, count, part.data());
+    }
     const size_t used = begin + count < frames ? quietest_end(part) : count;
     end = begin + used;
     WindowText window;
@@ -144,18 +147,18 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   return transcript;
 }
 
-Result<float> Transcriber::largest(const ResampledSound& sound) const {
+Result<float> Transcriber::largest(const ResampledSound& sound, std::vector<float>* part) const {
   const size_t frames = log_mel_->frames(sound), most = log_mel_->settings().frames();
-  std::vector<float> part(log_mel_->settings().n_mels * most);
   float largest = -std::numeric_limits<float>::infinity();
   for (size_t first = 0; first < frames; first += most) {
     const size_t count = std::min(most, frames - first);
-    log_mel_->compute(sound, first, count, part.data());
-    for (size_t i = 0; i < log_mel_->settings().n_mels * count; ++i) {
-      if (!std::isfinite(part[i])) {
+    part->resize(log_mel_->settings().n_mels * count);
+    log_mel_->compute(sound, first, count, part->data());
+    for (const float feature : *part) {
+      if (!std::isfinite(feature)) {
         return Status::error("the sound has samples that are not finite numbers: write it again");
       }
-      largest = std::max(largest, part[i]);
+      largest = std::max(largest, feature);
     }
   }
   return largest;
