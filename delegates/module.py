@@ -87,7 +87,9 @@ def lower_module(
             lowered = _lower(delegates, method, program, with_etrecord)
         edges[method], reports[method], layout = *lowered[:2], layout or lowered[2]
     edge = join(edges)
-    return finish(edge, reports, named_data, with_etrecord, _file_config(edge, layout, copies_inputs))
+    return finish(
+        edge, reports, named_data, with_etrecord, _file_config(edge, layout, copies_inputs)
+    )
 
 
 def _lower(

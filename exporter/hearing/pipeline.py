@@ -11,8 +11,10 @@ from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
 from exporter.errors import ExportError
 from exporter.file.pte import TOKENIZER
+from exporter.hearing.calibration import read_calibration
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
-from exporter.hearing.quantize import quantize, stored_scheme
+from exporter.hearing.quantize import quantize
+from exporter.hearing.scheme import DEFAULT_SCHEME, stored_scheme
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     read_transcription,
@@ -29,7 +31,6 @@ from exporter.tokenizer.compile import compile_tokenizer
 from quant.scheme import Scheme
 
 ENCODER, TEXT_DECODER = "encoder", "text_decoder"  # methods, by the names of ExecuTorch's runners
-DEFAULT_SCHEME = Scheme("rtn8")
 _DELEGATE = "cpu"
 
 
@@ -79,11 +80,33 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     )
 
     def make() -> Mapping[str, Made]:
-        model = load(checkpoint)
-        quantize(model, scheme)
+        model, calibration = load(checkpoint), None
+        if scheme.needs_calibration:
+            calibration = read_calibration(directory, checkpoint.config, sound, settings)
+        if scheme.name != "none":
+            listener.stage("quantize")
+            quantize(model, scheme, calibration, listener.progress)
         return methods_of(model, checkpoint.config, settings.start)
 
-    return export_made(module_options, directory, make, blobs, listener, copies_inputs=False)
+    return export_made(
+        module_options,
+        directory,
+        make,
+        blobs,
+        listener,
+        copies_inputs=False,
+        facts={"quantization": _described(scheme)},
+    )
+
+
+def _described(scheme: Scheme) -> dict[str, object]:
+    """What the report says of the weights."""
+    type = scheme.type
+    return {
+        "scheme": scheme.name,
+        "bits": 32 if type is None else type.bits,
+        "group_size": 0 if type is None else type.group_size,
+    }
 
 
 def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:

@@ -157,11 +157,15 @@ class Encoder(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Maps a window's features (1, mels, frames) to states (1, frames / 2, d_model)."""
-        x = F.gelu(self.conv2(F.gelu(self.conv1(features))))
-        x = x.transpose(1, 2) + self.embed_positions.weight
+        x = self.embed(features)
         for layer in self.layers:
             x = layer(x)
         return self.layer_norm(x)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Returns what the first layer reads."""
+        x = F.gelu(self.conv2(F.gelu(self.conv1(features))))
+        return x.transpose(1, 2) + self.embed_positions.weight
 
 
 class Decoder(nn.Module):
