@@ -91,6 +91,7 @@ class _Calibrated:
         texts = [decoder.embed_tokens(tokens[None]) + places for tokens in calibration.tokens]
         hidden = torch.full((length, length), -torch.inf).triu(1)[None, None]
         for index, layer in enumerate(decoder.layers):
+            assert isinstance(layer, DecoderLayer)
             run = partial(_read_text, layer, hidden)
             heard = [(x, states[at % len(states)]) for at, x in enumerate(texts)]
             texts = self._layer(f"decoder.layers.{index}", layer, run, heard)
