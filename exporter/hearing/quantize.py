@@ -11,10 +11,15 @@ from exporter.hearing.calibration import Calibration
 from exporter.models.whisper import DecoderLayer, Whisper
 from quant.machine.device import HOST
 from quant.machine.spill import IN_MEMORY
-from quant.modules import QuantizedEmbedding, QuantizedWeight, set_weight
+from quant.modules import (
+    QuantizedConvolution,
+    QuantizedEmbedding,
+    QuantizedWeight,
+    set_weight,
+)
 from quant.progress import ProgressCallback, ProgressMeter
 from quant.rotation.inputs import rotate_blocks
-from quant.rounding.nearest import require_finite, round_weight
+from quant.rounding.nearest import require_finite, round_int8, round_weight
 from quant.rounding.solve import rotated_by, solve, statistics
 from quant.scheme import EMBEDDING_PART, Scheme
 from quant.weight_type import WeightType
@@ -52,6 +57,11 @@ def quantize(
         for name, linear in linears.items():
             _set(model, name, _nearest(name, linear, own, scheme))
             meter.advance(name, linear.weight.numel())
+    for name in ("conv1", "conv2"):
+        convolution = model.encoder.get_submodule(name)
+        assert isinstance(convolution, nn.Conv1d)
+        weight = round_int8(convolution.weight.flatten(1), f"encoder.{name}")
+        setattr(model.encoder, name, QuantizedConvolution(weight, convolution))
     rounded = round_weight(table.weight, type, "decoder.embed_tokens", scheme.choice)
     model.decoder.embed_tokens = QuantizedEmbedding(rounded, table.embedding_dim)
     meter.advance("decoder.embed_tokens", table.weight.numel())
