@@ -63,6 +63,16 @@ def test_batch_norms_are_folded() -> None:
             assert (want - got).abs().max() < 1e-5 * want.abs().max()
 
 
+@pytest.mark.parametrize(("name", "quant"), [("seeing", "int8"), ("hearing", "int4")])
+def test_linears_of_integers(name: str, quant: str, tmp_path: Path, cpp_build: Path) -> None:
+    """In one call, within rounding of the same integers in eager."""
+    source, path = SourceName(SOURCE, f"make_{name}"), tmp_path / "module.pte"
+    made = export_module(ModuleOptions(source, path, quant, delegate="cpu")).methods["forward"]
+    assert (made.delegation.calls, made.delegation.left) == (1, {}), made.delegation.lines
+    assert made.quantized is not None and made.quantized.quality.mean_cosine > 0.98
+    assert made.agreement is not None and made.agreement.error < made.agreement.tolerance
+
+
 @pytest.mark.parametrize(
     ("convolution", "shape"),
     [
