@@ -64,6 +64,7 @@ def lower_module(
     programs: Mapping[str, ExportedProgram],
     named_data: Mapping[str, bytes],
     with_etrecord: bool,
+    copies_inputs: bool = True,
 ) -> Lowered:
     """Lowers captured modules, each to a method of one program. Weights of the same numbers are
     stored once.
@@ -73,6 +74,8 @@ def lower_module(
         programs: the captured modules by their methods' names; they are not changed.
         named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+        copies_inputs: into memory of the program's own; else calls read them where they are, and
+            they must stay there.
 
     Raises:
         DelegateError: an operator is left that no kernel computes; the sentence has its line.
@@ -84,7 +87,9 @@ def lower_module(
             lowered = _lower(delegates, method, program, with_etrecord)
         edges[method], reports[method], layout = *lowered[:2], layout or lowered[2]
     edge = join(edges)
-    return finish(edge, reports, named_data, with_etrecord, _file_config(edge, layout))
+    return finish(
+        edge, reports, named_data, with_etrecord, _file_config(edge, layout, copies_inputs)
+    )
 
 
 def _lower(
@@ -246,7 +251,7 @@ def _restore_ranges(program: ExportedProgram, ranges: Mapping[Any, Any]) -> None
 
 
 def _file_config(
-    edge: "EdgeProgramManager", layout: "ExecutorchBackendConfig | None"
+    edge: "EdgeProgramManager", layout: "ExecutorchBackendConfig | None", copies_inputs: bool
 ) -> "ExecutorchBackendConfig | None":
     """Returns the layout with which the first value of each buffer that a call changes is stored:
     ExecuTorch would begin with zeros. Several methods share such a buffer.
@@ -263,11 +268,14 @@ def _file_config(
         signature = edge.exported_program(method).graph_signature
         changed = set(signature.buffers_to_mutate.values())
         names |= {name for name, one in signature.inputs_to_buffers.items() if one in changed}
-    if not names:
+    if not names and copies_inputs:
         return layout
-    planning = MemoryPlanningPass(share_mutable_buffers=len(edge.methods) > 1)
+    planning = MemoryPlanningPass(
+        alloc_graph_input=copies_inputs,
+        share_mutable_buffers=bool(names) and len(edge.methods) > 1,
+    )
     return replace(
         layout or ExecutorchBackendConfig(),
-        passes=[InitializedMutableBufferPass(sorted(names))],
+        passes=[InitializedMutableBufferPass(sorted(names))] if names else [],
         memory_planning_pass=planning,
     )

@@ -122,11 +122,40 @@ class QuantizedEmbedding(_Quantized):
         )
 
 
+class QuantizedConvolution(_Quantized):
+    """A dense convolution whose windows are rounded to int8, dynamic.
+
+    Attributes:
+        values: int8 (outputs, channels * numbers of the kernel).
+        scales: float32 (outputs, 1).
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(self, weight: QuantizedWeight, convolution: nn.Conv1d | nn.Conv2d) -> None:
+        super().__init__(weight)
+        sides = (convolution.kernel_size, convolution.stride, convolution.padding)
+        self.sides = [list(side) for side in (*sides, convolution.dilation)]
+        bias = convolution.bias
+        assert bias is None or isinstance(bias, nn.Parameter)
+        self.register_parameter("bias", bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """float32 (batch, channels, ...) to (batch, outputs, ...)."""
+        convolution = torch.ops.thimble.convolution
+        return convolution(x, self.values, self.scales, self.bias, *self.sides)
+
+
 def set_weight(parent: nn.Module, name: str, weight: QuantizedWeight) -> None:
     """Replaces the linear `name` of `parent` by a quantized one, with the same bias."""
     linear = getattr(parent, name)
     bias = linear.bias
     setattr(parent, name, QuantizedLinear(weight, linear.in_features, bias))
+
+
+def has_integers(model: nn.Module) -> bool:
+    """Whether a part of it is quantized."""
+    return any(isinstance(part, _Quantized) for part in model.modules())
 
 
 def drop_activation_rounding(model: nn.Module) -> None:

@@ -5,6 +5,8 @@ A delegate's first pass keeps them, or expands them into the form that it suppor
 arguments `bits`, `group_size` and `levels` are those of quant.weight_type.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -14,6 +16,7 @@ from quant.rounding.activations import int8_round_trip
 
 _TYPE = "int bits, int group_size, int levels"
 _MOST_INT8 = 127
+_SIDES = "int[] kernel, int[] stride, int[] padding, int[] dilation"
 
 _library = torch.library.Library("thimble", "FRAGMENT")
 _library.define(
@@ -22,6 +25,9 @@ _library.define(
 )
 _library.define(
     f"embedding(Tensor tokens, Tensor values, Tensor scales, int embedding_dim, {_TYPE}) -> Tensor"
+)
+_library.define(
+    f"convolution(Tensor input, Tensor values, Tensor scales, Tensor? bias, {_SIDES}) -> Tensor"
 )
 
 
@@ -93,6 +99,56 @@ def embedding(
     return rows if rows.shape[-1] == embedding_dim else rows[..., :embedding_dim].contiguous()
 
 
+def convolution(
+    input: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    bias: Tensor | None,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    """A dense convolution as linear() of its windows, each rounded to int8 as a whole.
+
+    Args:
+        input: float32 (batch, channels, length), or (batch, channels, height, width).
+        values: int8 (outputs, channels * numbers of the kernel).
+        scales: float32 (outputs, 1).
+        bias: float32 (outputs,) or None.
+        kernel, stride, padding, dilation: a number for each dimension of places.
+
+    Returns:
+        float32 (batch, outputs, ...).
+    """
+    picture = input if input.dim() == 4 else input.unsqueeze(2)
+    sides = [list(side) for side in (kernel, dilation, padding, stride)]
+    if input.dim() == 3:  # a sound is a picture of one row
+        sides = [[one, *side] for one, side in zip((1, 1, 0, 1), sides, strict=True)]
+    wide, steps, zeros, apart = sides
+    rows = F.unfold(picture, wide, steps, zeros, apart).transpose(1, 2)  # type: ignore[arg-type]
+    products = linear_of_floats(rows, dequantized(values, scales), bias).transpose(1, 2)
+    return products.reshape(_convolved(input, values, kernel, stride, padding, dilation))
+
+
+def _convolved(
+    input: Tensor,
+    values: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> list[int]:
+    """The shape of a convolution."""
+    places = [
+        (size + 2 * zeros - step * (width - 1) - 1) // apart + 1
+        for size, width, apart, zeros, step in zip(
+            input.shape[2:], kernel, stride, padding, dilation, strict=True
+        )
+    ]
+    return [input.shape[0], values.shape[0], *places]
+
+
 def dequantized(values: Tensor, scales: Tensor) -> Tensor:
     """float32 (..., columns) of int8 (..., columns) and float32 (..., groups)."""
     groups = values.unflatten(-1, (scales.shape[-1], -1)) * scales.unsqueeze(-1)
@@ -109,11 +165,26 @@ def _rounded_groups(x: Tensor, group_size: int) -> Tensor:
 
 _library.impl("linear", linear, "CompositeExplicitAutograd")
 _library.impl("embedding", embedding, "CompositeExplicitAutograd")
+_library.impl("convolution", convolution, "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("thimble::linear", lib=_library)
 def _linear_fake(input: Tensor, values: Tensor, *_: object) -> Tensor:
     return input.new_empty((*input.shape[:-1], values.shape[0]))
+
+
+@torch.library.register_fake("thimble::convolution", lib=_library)
+def _convolution_fake(
+    input: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    bias: Tensor | None,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    return input.new_empty(_convolved(input, values, kernel, stride, padding, dilation))
 
 
 @torch.library.register_fake("thimble::embedding", lib=_library)

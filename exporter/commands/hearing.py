@@ -14,12 +14,14 @@ from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, summarize
 from exporter.commands.working import checking, importing, working
 from exporter.errors import ExportError
+from exporter.hearing.scheme import DEFAULT_SCHEME, stored_scheme
+from quant.scheme import Scheme, scheme_from_text
 
 if TYPE_CHECKING:
     from exporter.module.pipeline import ModuleResult
 
 # What the export has of the command's options, by the parameters' names.
-_TAKEN = {"model", "checkpoint", "out", "scheme", "delegate", "etrecord"}
+_TAKEN = {"model", "checkpoint", "out", "scheme", "group_size", "delegate", "etrecord"}
 
 
 def names_hearing(request: Request) -> bool:
@@ -41,38 +43,42 @@ def run_hearing_export(request: Request, given: Collection[str]) -> None:
     named = request.checkpoint if request.checkpoint is not None else request.model
     assert named is not None and request.out is not None
     with checking():
-        _check(request, request.out, given)
+        scheme = _check(request, request.out, given)
     silence_known_noise()
     with importing():
         from exporter.hearing.pipeline import HearingOptions, export_hearing
 
     with working() as display:
         options = HearingOptions(
-            Path(named).expanduser(), request.out, request.delegate, request.etrecord
+            Path(named).expanduser(),
+            request.out,
+            scheme,
+            delegate=request.delegate,
+            etrecord=request.etrecord,
         )
         result = export_hearing(options, display)
     seconds = time.monotonic() - started
     summarize(request.out, lambda: _show(result, request.etrecord, seconds))
 
 
-def _check(request: Request, out: Path, given: Collection[str]) -> None:
-    """Raises ExportError if an option is not valid."""
+def _check(request: Request, out: Path, given: Collection[str]) -> Scheme:
+    """Returns how to store the weights; raises ExportError or QuantError if an option is not
+    valid."""
     for name in given:
         if name not in _TAKEN:
             raise ExportError(
                 f"--{name.replace('_', '-')} has no effect on a model that hears, which this is: "
                 "leave it out."
             )
-    if "scheme" in given and request.scheme != "none":
-        raise ExportError(
-            f"--quant {request.scheme} is not supported for models that hear yet, only none: their "
-            "weights are stored as floats."
-        )
     if request.delegate != "cpu":
         raise ExportError(
             f"{request.delegate} does not support models that hear yet: export with --delegate cpu."
         )
     check_file(request.delegate, out, request.etrecord)
+    name = request.scheme if "scheme" in given else DEFAULT_SCHEME.name
+    scheme = scheme_from_text(name, None, request.group_size, None)
+    stored_scheme(scheme)  # refuses what is not
+    return scheme
 
 
 def _show(result: "ModuleResult", etrecord: Path | None, seconds: float) -> None:

@@ -12,8 +12,11 @@ from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
 from exporter.errors import ExportError
 from exporter.file.pte import TOKENIZER
+from exporter.hearing.calibration import read_calibration
 from exporter.hearing.ctranslate2 import WhisperTensors, log_mel_of, transcription_of
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
+from exporter.hearing.quantize import quantize
+from exporter.hearing.scheme import DEFAULT_SCHEME, stored_scheme
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     read_transcription,
@@ -27,6 +30,7 @@ from exporter.module.pipeline import ModuleResult, export_made
 from exporter.module.source import Inputs, Made
 from exporter.module.source_name import SourceName
 from exporter.tokenizer.compile import compile_tokenizer
+from quant.scheme import Scheme
 
 ENCODER, TEXT_DECODER = "encoder", "text_decoder"  # methods, by the names of ExecuTorch's runners
 _DELEGATE = "cpu"
@@ -39,12 +43,14 @@ class HearingOptions:
     Attributes:
         directory: the checkpoint, with the files of the tokenizer and the feature extractor.
         out: the `.pte` to write.
+        scheme: how weights are stored.
         delegate: a name in delegates.DELEGATES.
         etrecord: file for the graphs that the profiler reads.
     """
 
     directory: Path
     out: Path
+    scheme: Scheme = DEFAULT_SCHEME
     delegate: str = _DELEGATE
     etrecord: Path | None = None
 
@@ -55,7 +61,7 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     Raises:
         ExportError, TokenizerError, DelegateError: with the sentence to show.
     """
-    directory = options.directory
+    directory, scheme = options.directory, stored_scheme(options.scheme)
     checkpoint = open_whisper(directory)
     if is_ctranslate2(directory):
         sound = log_mel_of(checkpoint.config)
@@ -80,9 +86,33 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     )
 
     def make() -> Mapping[str, Made]:
-        return methods_of(load(checkpoint), checkpoint.config, settings.start)
+        model, calibration = load(checkpoint), None
+        if scheme.needs_calibration:
+            calibration = read_calibration(directory, checkpoint.config, sound, settings)
+        if scheme.name != "none":
+            listener.stage("quantize")
+            quantize(model, scheme, calibration, listener.progress)
+        return methods_of(model, checkpoint.config, settings.start)
 
-    return export_made(module_options, directory, make, blobs, listener)
+    return export_made(
+        module_options,
+        directory,
+        make,
+        blobs,
+        listener,
+        copies_inputs=False,
+        facts={"quantization": _described(scheme)},
+    )
+
+
+def _described(scheme: Scheme) -> dict[str, object]:
+    """What the report says of the weights."""
+    type = scheme.type
+    return {
+        "scheme": scheme.name,
+        "bits": 32 if type is None else type.bits,
+        "group_size": 0 if type is None else type.group_size,
+    }
 
 
 def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:
@@ -147,9 +177,11 @@ def methods_of(model: Whisper, spec: WhisperSpec, start: int) -> dict[str, Made]
         *(torch.tensor([[start]]), torch.tensor([[most // 2]]), bias),
         *(layers(most), layers(most), layers(window), layers(window)),
     )
+    methods = {ENCODER: (WindowEncoder(model), features), TEXT_DECODER: (TextDecoder(model), step)}
+    # The runtime refuses sound with a NaN; to look for one in caches, too, would cost each token.
     return {
-        ENCODER: Made(WindowEncoder(model).eval(), Inputs(features), None, ()),
-        TEXT_DECODER: Made(TextDecoder(model).eval(), Inputs(step), None, ()),
+        name: Made(module.eval(), Inputs(inputs), None, (), refuses_nan=False)
+        for name, (module, inputs) in methods.items()
     }
 
 

@@ -17,6 +17,7 @@ from exporter.errors import ExportError
 from exporter.models.family import Family
 from exporter.models.fields import count, refuse
 from exporter.models.tensor_layout import Stored
+from quant.modules import QuantizedEmbedding, QuantizedLinear
 
 
 @dataclass(frozen=True)
@@ -156,17 +157,22 @@ class Encoder(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Maps a window's features (1, mels, frames) to states (1, frames / 2, d_model)."""
-        x = F.gelu(self.conv2(F.gelu(self.conv1(features))))
-        x = x.transpose(1, 2) + self.embed_positions.weight
+        x = self.embed(features)
         for layer in self.layers:
             x = layer(x)
         return self.layer_norm(x)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Returns what the first layer reads."""
+        x = F.gelu(self.conv2(F.gelu(self.conv1(features))))
+        return x.transpose(1, 2) + self.embed_positions.weight
 
 
 class Decoder(nn.Module):
     def __init__(self, spec: WhisperSpec) -> None:
         super().__init__()
         size = spec.d_model
+        self.embed_tokens: nn.Embedding | QuantizedEmbedding
         self.embed_tokens = nn.Embedding(spec.vocab_size, size)
         self.embed_positions = nn.Embedding(spec.max_target_positions, size)
         self.layers = nn.ModuleList(
@@ -206,6 +212,7 @@ class TextDecoder(nn.Module):
     def __init__(self, model: Whisper) -> None:
         super().__init__()
         self.decoder = model.decoder
+        self.head = _head(model.decoder.embed_tokens)
 
     def forward(
         self,
@@ -235,5 +242,13 @@ class TextDecoder(nn.Module):
             x, key, value = layer(x, cached, window, bias)
             new_keys.append(key)
             new_values.append(value)
-        logits = F.linear(decoder.layer_norm(x), decoder.embed_tokens.weight)
-        return logits, new_keys, new_values
+        return self.head(decoder.layer_norm(x)), new_keys, new_values
+
+
+def _head(table: nn.Embedding | QuantizedEmbedding) -> nn.Module:
+    """The linear whose weight is a table's."""
+    if isinstance(table, QuantizedEmbedding):
+        return QuantizedLinear(table.quantized_weight, table.embedding_dim)
+    head = nn.Linear(table.embedding_dim, table.num_embeddings, bias=False, device="meta")
+    head.weight = table.weight
+    return head

@@ -19,6 +19,7 @@ from exporter.module.samples import Sample, samples
 from exporter.module.signature import Signature, signature_of
 from exporter.module.source import Made
 from quant.errors import QuantError
+from quant.modules import has_integers
 
 REASON_BYTES = 256  # that a signature may grow by for each input
 Outputs = Sequence[Sequence[Sequence[Tensor]]]
@@ -99,9 +100,10 @@ def check_method(
         def open_method() -> Callable[[Sequence[Tensor]], Sequence[Tensor]]:
             return partial(open_file(), method=signature.name)
 
-        integers = method.quantized is not None
+        integers = method.quantized is not None or has_integers(method.made.module)
         agreement = compare(open_method, tried, expected, signature, integers)
-        signature = _with_losses(method, open_method)
+        if method.made.refuses_nan:
+            signature = _with_losses(method, open_method)
     return MethodResult(signature, delegation, agreement, method.quantized)
 
 

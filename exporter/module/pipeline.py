@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from delegates import get_delegates
 from delegates.module import (
@@ -62,6 +63,8 @@ def export_made(
     make: Callable[[], Mapping[str, Made]],
     named_data: Mapping[str, bytes],
     listener: Listener,
+    copies_inputs: bool = True,
+    facts: Mapping[str, Any] | None = None,
 ) -> ModuleResult:
     """Does what export_module() does, of modules that are made in another way.
 
@@ -69,6 +72,8 @@ def export_made(
         source: what they are made of, which no output may replace.
         make: returns them by their methods' names.
         named_data: additional blobs for the file.
+        copies_inputs: of lower_module().
+        facts: for the report.
     """
     delegates = get_delegates(options.delegate)
     check_takes_modules(delegates)
@@ -86,7 +91,7 @@ def export_made(
             with naming(name, methods):
                 expected[name] = expected_outputs(method, tried[name])
         listener.stage("lower")
-        report = _describe(options, methods)
+        report = {**_describe(options, methods), **(facts or {})}
         room = REPORT_BYTES * len(methods)
         blobs = {
             **named_data,
@@ -94,7 +99,7 @@ def export_made(
             REPORT: encode_report(report, room),
         }
         programs = {name: method.program for name, method in methods.items()}
-        lowered = lower_module(delegates, programs, blobs, etrecord is not None)
+        lowered = lower_module(delegates, programs, blobs, etrecord is not None, copies_inputs)
         delegations = lowered.reports
         listener.stage("write")
         write_program(lowered, report, temporary, etrecord)

@@ -56,12 +56,14 @@ class Made:
         inputs: an example of its inputs.
         dynamic_shapes: as torch.export takes them; None: every size is fixed.
         calibration: further examples, on which integers are calibrated and numbers are checked.
+        refuses_nan: whether calls refuse a NaN that would be lost.
     """
 
     module: nn.Module
     inputs: Inputs
     dynamic_shapes: Any
     calibration: Sequence[Inputs]
+    refuses_nan: bool = True
 
 
 def make_methods(source: SourceName) -> dict[str, Made]:

@@ -8,6 +8,7 @@ from exporter.errors import ExportError
 
 _NAME = re.compile(r"(.+\.py):([^:\\/]*)", re.DOTALL)
 QUANTS = ("none", "int8", "int4")
+_INTEGERS = ("xnnpack", "cpu")
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ def check_quant(name: str, delegate: str) -> None:
             f"--quant {name} is for language models; a module has {', '.join(QUANTS[:-1])} or "
             f"{QUANTS[-1]}."
         )
-    if name != "none" and delegate != "xnnpack":
+    if name != "none" and delegate not in _INTEGERS:
         raise ExportError(
-            f"--quant {name} of a module needs --delegate xnnpack, which alone computes its "
+            f"--quant {name} of a module needs --delegate xnnpack or cpu, which compute its "
             f"integers, but --delegate is {delegate}."
         )

@@ -16,6 +16,8 @@ from delegates.op_list.rewrite import rewrite, sample_of
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
 from exporter.module.source_name import SourceName
+from quant.modules import QuantizedConvolution
+from quant.rounding.nearest import round_int8
 from runtime import Program
 
 SOURCE = Path(nets.__file__)
@@ -59,6 +61,42 @@ def test_batch_norms_are_folded() -> None:
     with torch.no_grad():
         for want, got in zip(module(*inputs), program.module()(*inputs), strict=True):
             assert (want - got).abs().max() < 1e-5 * want.abs().max()
+
+
+@pytest.mark.parametrize(("name", "quant"), [("seeing", "int8"), ("hearing", "int4")])
+def test_linears_of_integers(name: str, quant: str, tmp_path: Path, cpp_build: Path) -> None:
+    """In one call, within rounding of the same integers in eager."""
+    source, path = SourceName(SOURCE, f"make_{name}"), tmp_path / "module.pte"
+    made = export_module(ModuleOptions(source, path, quant, delegate="cpu")).methods["forward"]
+    assert (made.delegation.calls, made.delegation.left) == (1, {}), made.delegation.lines
+    assert made.quantized is not None and made.quantized.quality.mean_cosine > 0.98
+    assert made.agreement is not None and made.agreement.error < made.agreement.tolerance
+
+
+@pytest.mark.parametrize(
+    ("convolution", "shape"),
+    [
+        (torch.nn.Conv1d(6, 20, 3, stride=2, padding=1), (2, 6, 17)),
+        (torch.nn.Conv2d(5, 8, (3, 2), padding=(2, 0), dilation=(2, 1)), (1, 5, 9, 7)),
+        (torch.nn.Conv2d(16, 24, 1, bias=False), (1, 16, 4, 4)),
+    ],
+)
+def test_convolutions_of_integers_are_linears(convolution: Any, shape: tuple[int, ...]) -> None:
+    weight = round_int8(convolution.weight.detach().flatten(1), "weight")
+    module = torch.nn.Sequential(QuantizedConvolution(weight, convolution)).requires_grad_(False)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        floats = convolution(x)
+    integers = module(x)
+    assert integers.shape == floats.shape
+    assert (integers - floats).abs().max() < 0.03 * floats.abs().max()
+    program = torch.export.export(module, (x,)).run_decompositions({})
+    sample = sample_of(program)
+    assert sample is not None
+    rewrite(program, sample)
+    names = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    assert "thimble.linear.default" in names and "thimble.convolution.default" not in names
+    assert (program.module()(x) - integers).abs().max() < 1e-5 * integers.abs().max()
 
 
 def test_masks_that_inputs_give_are_in_the_call(tmp_path: Path, cpp_build: Path) -> None:

@@ -24,8 +24,14 @@ from support.real_models import recordings, whisper
 
 from exporter.commands.cli import main
 from exporter.errors import ExportError
+from exporter.hearing.calibration import features_of as our_features
+from exporter.hearing.calibration import speech
+from exporter.hearing.log_mel import LogMelSettings
 from exporter.hearing.pipeline import HearingOptions, export_hearing
 from exporter.module.pipeline import ModuleResult
+from quant.scheme import Scheme
+
+FLOATS = Scheme("none")
 
 pytest.importorskip("transformers")
 
@@ -34,7 +40,7 @@ pytest.importorskip("transformers")
 def exported(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> tuple[Path, Any]:
     directory = tmp_path_factory.mktemp("whisper")
     model = models.write_whisper(directory)
-    result = export_hearing(HearingOptions(directory, directory / "w.pte"), Quiet())
+    result = export_hearing(HearingOptions(directory, directory / "w.pte", FLOATS), Quiet())
     one_call(result)
     return result.out, model
 
@@ -141,7 +147,8 @@ def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:
     """From the command line; it is refused what only others do."""
     model = models.write_whisper(tmp_path, languages=False, decoder_layers=1)
     pte = tmp_path / "w.pte"
-    outcome = CliRunner().invoke(main, [str(tmp_path), "--out", str(pte)])
+    command = [str(tmp_path), "--out", str(pte), "--quant", "none"]
+    outcome = CliRunner().invoke(main, command)
     assert outcome.exit_code == 0, outcome.output
     assert "encoder: cpu runs" in outcome.output and "in 1 call" in outcome.output
     samples = spoken(2, 700)
@@ -158,7 +165,9 @@ def test_what_the_export_refuses(tmp_path: Path) -> None:
     models.write_whisper(tmp_path)
     out = tmp_path / "w.pte"
     for arguments, sentence in {
-        ("--quant", "int8"): "not supported for models that hear yet",
+        ("--quant", "int8"): "scheme 'int8' is not supported",
+        ("--quant", "awq4"): "--quant awq4 is not supported for models that hear; use one of none",
+        ("--group-size", "64"): "group size 64 has no effect with one scale a row",
         ("--delegate", "xnnpack"): "xnnpack does not support models that hear yet",
         ("--bits", "5"): "--bits has no effect on a model that hears",
         ("--explain",): "--explain does not support models that hear yet",
@@ -187,11 +196,66 @@ def test_what_the_export_refuses(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+@pytest.mark.parametrize("name", ["rtn8", "gptq4"])
+def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
+    """The file computes what the model of integers does, in one call a method, and is smaller."""
+    model = models.write_whisper(
+        tmp_path, d_model=128, encoder_ffn_dim=256, decoder_ffn_dim=256, decoder_attention_heads=4
+    )
+    scheme = Scheme(name)
+    result = export_hearing(HearingOptions(tmp_path, tmp_path / "w.pte", scheme), Quiet())
+    one_call(result)
+    for method in result.methods.values():
+        assert method.agreement is not None and method.agreement.error < method.agreement.tolerance
+    assert result.report["quantization"]["scheme"] == name
+    assert result.size < 0.6 * sum(4 * one.numel() for one in model.parameters())
+    sound = write_wav(tmp_path / "x.wav", spoken(1.3, 500))
+    got = transcribe(cpp_build, result.out, "--audio", sound)
+    assert got["windows"][0]["tokens"]
+
+
+def test_sound_of_calibration_has_the_features_of_the_extractor() -> None:
+    settings = LogMelSettings(RATE, 400, 160, 80, models.WINDOW * RATE)
+    samples = speech(settings, 0)
+    assert np.abs(samples).max() < 1 and len(samples) == settings.n_samples
+    assert (samples != speech(settings, 1)).any()
+    expected = features_of(samples.astype("f4"), models.WINDOW)[0]
+    assert (our_features(samples, settings) - expected).abs().max() < 1e-3
+
+
+def words_apart(one: list[str], other: list[str]) -> int:
+    """The fewest words to change, add or leave out."""
+    row = list(range(len(other) + 1))
+    for at, word in enumerate(one, start=1):
+        diagonal, row[0] = row[0], at
+        for place, same in enumerate(other, start=1):
+            fewest = min(row[place] + 1, row[place - 1] + 1, diagonal + (word != same))
+            diagonal, row[place] = row[place], fewest
+    return row[-1]
+
+
+@pytest.mark.check
+def test_whisper_tiny_in_8_bits(cpp_build: Path, tmp_path: Path) -> None:
+    """Of real speech, at most 1% of the words are others than in float."""
+    whisper(tmp_path)
+    texts = {}
+    for name in ("none", "rtn8"):
+        options = HearingOptions(tmp_path / "tiny.en", tmp_path / f"{name}.pte", Scheme(name))
+        pte = export_hearing(options, Quiet()).out
+        files = recordings(tmp_path)
+        heard = [transcribe(cpp_build, pte, "--audio", file)["text"] for file in files]
+        texts[name] = " ".join(heard).split()
+    apart = words_apart(texts["none"], texts["rtn8"])
+    assert len(texts["none"]) > 100 and apart <= 0.01 * len(texts["none"])
+    assert (tmp_path / "rtn8.pte").stat().st_size < 45e6
+
+
 @pytest.mark.check
 def test_whisper_tiny(cpp_build: Path, tmp_path: Path) -> None:
     """Real weights on real speech: token by token as transformers, of sound of up to 30 s."""
     model = whisper(tmp_path)
-    result = export_hearing(HearingOptions(tmp_path / "tiny.en", tmp_path / "w.pte"), Quiet())
+    options = HearingOptions(tmp_path / "tiny.en", tmp_path / "w.pte", FLOATS)
+    result = export_hearing(options, Quiet())
     one_call(result)
     for file in recordings(tmp_path):
         command: list[str | Path] = [cpp_build / "sound_cli", "samples", file, str(RATE)]

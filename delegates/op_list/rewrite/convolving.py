@@ -48,6 +48,20 @@ def convolve(layouts: Layouts, node: Node) -> Placed | None:
     return _as_linear(layouts, node, placed, sides, numbers, added)
 
 
+def convolve_integers(layouts: Layouts, node: Node) -> Placed | None:
+    """A dense convolution of integers, as a linear of them."""
+    x, values, scales, bias, *given = args_of(node)
+    constants, placed = layouts.editing.constants, layouts.place(x)
+    if placed is None or values not in constants:
+        return None
+    sides = [tuple(x.meta["val"].shape[2:]), *map(tuple, given)]
+    numbers = constants[values].unflatten(1, (-1, *given[0]))
+    if len(given[0]) == 1:
+        sides = [(one, *side) for one, side in zip((1, 1, 1, 0, 1), sides, strict=True)]
+    added = None if bias is None else constants[bias]
+    return _as_linear(layouts, node, placed, sides, numbers, added, scales)
+
+
 def _of_groups(
     layouts: Layouts, node: Node, placed: Placed, sides: Sequence[tuple[int, ...]], groups: int
 ) -> Placed | None:
@@ -129,12 +143,14 @@ def _as_linear(
     sides: Sequence[tuple[int, ...]],
     weight: Tensor,
     bias: Tensor | None,
+    scales: Node | None = None,
 ) -> Placed | None:
     """The rows of a dense convolution.
 
     Args:
         sides: for each, sizes, kernel, stride, padding, dilation.
         weight: (outputs, channels, ...).
+        scales: of the integers of a weight; None: it is floats.
     """
     editing = layouts.editing
     planar = _is_planar(placed, prod(sides[0]))
@@ -144,8 +160,12 @@ def _as_linear(
     matrix = editing.fresh(node, (weight if planar else weight.movedim(1, -1)).flatten(1))
     if planar or sides[1:4] != [(1, 1), (1, 1), (0, 0)]:
         rows = editing.call(node, _thimble.patches.default, rows, planar, *map(list, sides))
-    parts = (rows, matrix) if bias is None else (rows, matrix, editing.fresh(node, bias))
-    linear = editing.call(node, _aten.linear.default, *parts)
+    added = None if bias is None else editing.fresh(node, bias)
+    if scales is not None:
+        linear = editing.call(node, _thimble.linear.default, rows, matrix, scales, added, 8, 0, 1)
+    else:
+        parts = (rows, matrix) if added is None else (rows, matrix, added)
+        linear = editing.call(node, _aten.linear.default, *parts)
     return _of_windows(layouts, linear, sides, weight)
 
 

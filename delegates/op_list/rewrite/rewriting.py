@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch.fx import Node
 from delegates.op_list.graph import args_of
 from delegates.op_list.rewrite.arithmetic import added, batch_norm, multiplied
 from delegates.op_list.rewrite.attending import attend
-from delegates.op_list.rewrite.convolving import convolve, mean, pool
+from delegates.op_list.rewrite.convolving import convolve, convolve_integers, mean, pool
 from delegates.op_list.rewrite.editing import Editing, is_float, value_of
 from delegates.op_list.rewrite.folding import BATCH_NORMS
 from delegates.op_list.rewrite.layouts import Layouts
@@ -82,6 +83,8 @@ class Rewriting(Layouts):
         visit = self._visit_by.get(node.target)
         if str(node.target) == "thimble.linear.default":
             visit = self._by_row
+        elif str(node.target) == "thimble.convolution.default":
+            visit = partial(convolve_integers, self)
         placed = visit(node) if visit is not None else None
         if placed is not None:
             self._placed[node] = placed

@@ -107,7 +107,8 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   if (!status.ok()) return status;
   const LogMelSettings& settings = log_mel_->settings();
   const ResampledSound sound(pcm, settings.sampling_rate);
-  const Result<float> largest = this->largest(sound);
+  std::vector<float> part;
+  const Result<float> largest = this->largest(sound, &part);
   if (!largest.ok()) return largest.status();
   const size_t frames = log_mel_->frames(sound), most = settings.frames();
   const size_t spoken = std::max<size_t>(1, sound.size() / settings.hop_length);
@@ -116,8 +117,10 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   std::vector<float> features(settings.n_mels * most);
   for (size_t begin = 0, used = 0; begin < spoken; begin += used) {
     const size_t count = std::min(most, frames - begin);
-    std::vector<float> part(settings.n_mels * count);
-    log_mel_->compute(sound, begin, count, part.data());
+    if (frames > most || begin > 0) {  // else it is what was searched for the largest
+      part.resize(settings.n_mels * count);
+      log_mel_->compute(sound, begin, count, part.data());
+    }
     used = begin + count < frames && !options.timestamps ? quietest_end(part) : count;
     float silence = std::max(LogMel::kLeast, *largest - LogMel::kRange);
     const bool silent =
@@ -178,18 +181,18 @@ std::vector<Segment> Transcriber::segments_of(const TranscribeOptions& options, 
   return segments;
 }
 
-Result<float> Transcriber::largest(const ResampledSound& sound) const {
+Result<float> Transcriber::largest(const ResampledSound& sound, std::vector<float>* part) const {
   const size_t frames = log_mel_->frames(sound), most = log_mel_->settings().frames();
-  std::vector<float> part(log_mel_->settings().n_mels * most);
   float largest = -std::numeric_limits<float>::infinity();
   for (size_t first = 0; first < frames; first += most) {
     const size_t count = std::min(most, frames - first);
-    log_mel_->compute(sound, first, count, part.data());
-    for (size_t i = 0; i < log_mel_->settings().n_mels * count; ++i) {
-      if (!std::isfinite(part[i])) {
+    part->resize(log_mel_->settings().n_mels * count);
+    log_mel_->compute(sound, first, count, part->data());
+    for (const float feature : *part) {
+      if (!std::isfinite(feature)) {
         return Status::error("the sound has samples that are not finite numbers: write it again");
       }
-      largest = std::max(largest, part[i]);
+      largest = std::max(largest, feature);
     }
   }
   return largest;

@@ -16,13 +16,13 @@ size_t rows_each(uint32_t slot, const OpContext& context) {
   return context.program.by_sample ? context.program.slots[slot].height : 1;
 }
 
-/// Copies the caller's rows into their slots.
+/// Copies the caller's rows into slots that are not the caller's own memory.
 void take_inputs(const Call& call, OpContext& context) {
   bool any = false;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
-    if (call.inputs[i] == nullptr) continue;
-    any = true;
     const uint32_t slot = context.program.inputs[i].slot;
+    if (call.inputs[i] == nullptr || context.workspace.is_bound(slot)) continue;
+    any = true;
     const size_t width = context.width(slot), each = rows_each(slot, context);
     const Range part = share(context.chunk.rows * each, context.thread, context.threads());
     for (size_t row = part.first; row < part.last; ++row) {
@@ -132,6 +132,11 @@ Status CpuExecutor::check(const Call& call) const {
 
 void CpuExecutor::bind(const Call& call) {
   for (size_t slot = 0; slot < slots_.size(); ++slot) slots_[slot] = workspace_.slot(slot);
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const uint32_t slot = program_.inputs[i].slot;
+    if (call.inputs[i] == nullptr || !workspace_.is_bound(slot)) continue;
+    slots_[slot] = const_cast<float*>(call.inputs[i]);  // which no op writes to
+  }
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const uint32_t slot = program_.outputs[i].slot;
     if (slots_[slot] != nullptr) continue;

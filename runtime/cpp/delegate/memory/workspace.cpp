@@ -99,12 +99,19 @@ class Planner {
   }
 
  private:
-  /// Outputs that are not also inputs are written directly to the caller's memory.
+  /// Outputs that are not also inputs are written directly to the caller's memory. Inputs are read
+  /// there, unless an op writes to their slot, or rows so far apart are slow to read.
   void find_bound() {
-    space_.bound_.assign(program_.slots.size(), false);
-    for (const Value& value : program_.outputs) space_.bound_[value.slot] = true;
+    std::vector<bool> written(program_.slots.size(), false);
+    for (const Value& value : program_.outputs) written[value.slot] = true;
+    space_.bound_ = written;
+    for (const Op& op : program_.ops) {
+      written[std::visit([](const auto& kind) { return kind.output; }, op.kind)] = true;
+    }
     for (const Value& value : program_.inputs) {
-      if (value.role == Role::kRows) space_.bound_[value.slot] = false;
+      if (value.role != Role::kRows) continue;
+      const size_t width = program_.slots[value.slot].width;
+      space_.bound_[value.slot] = !written[value.slot] && padded_stride(width) == width;
     }
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
       const size_t width = program_.slots[slot].width;

@@ -21,7 +21,7 @@ class Workspace {
   /// Most segments of a call that are run together, where they are run as a whole.
   size_t chunk_segments() const { return chunk_segments_; }
 
-  /// Whether a slot is in the caller's output and not here.
+  /// Whether a slot is in the caller's memory and not here.
   bool is_bound(size_t slot) const { return bound_[slot]; }
   /// [chunk_rows][stride], or those of the segments or that get logits; null where it is bound.
   float* slot(size_t slot) const { return slots_[slot]; }

@@ -5,13 +5,13 @@
 #include "kernels/shared/exponential.h"
 #include "kernels/shared/functions.h"
 #include "kernels/shared/lanes.h"
+#include "kernels/shared/one_query.h"
 #include "kernels/shared/transpose.h"
 #include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 namespace {
 
-constexpr float kLog2OfE = 0x1.715476p+0f;
 constexpr size_t kTextVectors = kAttentionVectors;
 /// Sums that are in registers together, a power of two.
 constexpr size_t kTextSums = [] {
@@ -199,7 +199,10 @@ template <bool kBiased>
 void attend(const TextAttentionArgs& args) {
   for (size_t first = args.first; first < args.last;) {
     const size_t left = args.last - first, wide = kTextVectors * kLanes;
-    if (left > kLanes) {
+    if (OneQuery<kBiased>::takes(args, left)) {
+      OneQuery<kBiased>(args, first, kBiased ? args.scale : args.scale * kLog2OfE).run();
+      first = args.last;
+    } else if (left > kLanes) {
       const size_t count = left < wide ? left : wide;
       Queries<kTextVectors, kBiased>(args, first, count).run();
       first += count;
