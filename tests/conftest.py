@@ -298,4 +298,6 @@ def hearing_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 
     directory = tmp_path_factory.mktemp("whisper")
     model = write_whisper(directory, timed=True)
-    return export_hearing(HearingOptions(directory, directory / "w.pte"), Quiet()).out, model
+    return export_hearing(
+        HearingOptions(directory, directory / "w.pte", Scheme("none")), Quiet()
+    ).out, model

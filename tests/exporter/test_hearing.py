@@ -131,7 +131,7 @@ def test_what_the_runner_refuses(
         "samples that are not finite": (pte, [write_wav(tmp_path / "nan.wav", odd)]),
         "text.wav is not a WAV file": (pte, [tmp_path / "text.wav"]),
         "empty.wav is empty": (pte, [tmp_path / "empty.wav"]),
-        "is a directory: name a WAV file": (pte, [tmp_path]),
+        "is a directory: name a file of sound": (pte, [tmp_path]),
         "no.wav: No such file": (pte, [tmp_path / "no.wav"]),
         "--audio is for a model that hears": (pte, [sound, "--chat"]),
         "--format srt is for one sound": (pte, [sound, "--audio", sound, "--format", "srt"]),
@@ -211,7 +211,7 @@ def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
     assert result.size < 0.6 * sum(4 * one.numel() for one in model.parameters())
     sound = write_wav(tmp_path / "x.wav", spoken(1.3, 500))
     got = transcribe(cpp_build, result.out, "--audio", sound)
-    assert got["windows"][0]["tokens"]
+    assert got["segments"][0]["tokens"]
 
 
 def test_sound_of_calibration_has_the_features_of_the_extractor() -> None:
