@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runtime.chat_format.environment import Messages
+from runtime.chat_format.turns import turns_that_end_once
 
 Tools = Sequence[Mapping[str, Any]]
 _ID_LENGTH = 9  # what Mistral's templates demand
@@ -23,6 +24,10 @@ def attempts(messages: Messages, tools: Tools, source: str) -> Iterator[tuple[Me
     """
     if "tool_calls[0]" in source and not _LOOP_OVER_CALLS.search(source):
         messages = _one_call_each(messages)  # or it would drop the others without a word
+    if "continue_same_model_turn" in source:  # Gemma 4's, which has results in the turn
+        messages = turns_that_end_once(messages)
+    if "<｜Assistant｜>" in source:
+        yield _calls_without_content(messages), tools  # or it would write an empty turn behind them
     yield messages, tools
     tools = [_complete(tool) for tool in tools]
     yield messages, tools

@@ -180,7 +180,7 @@ class Gate:
         return HttpError(400, reason, code="context_length_exceeded")
 
     async def body(self, request: Request, kind: type[_Body]) -> _Body:
-        if _media_type(request) != "application/json":
+        if not _is_json(request):
             raise HttpError(415, "the body must be JSON, with Content-Type: application/json")
         data = await self._read(request, self._settings.max_body)
         try:
@@ -264,6 +264,15 @@ def _model_object(served: ServedModel) -> dict[str, Any]:
 
 def _media_type(request: Request) -> str:
     return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
+def _is_json(request: Request) -> bool:
+    """Whether a body is JSON by its type, or is of a program that does not tell: `curl -d`, and
+    some of Ollama's clients. Of those a web page could send, with its origin, none is taken."""
+    media_type = _media_type(request)
+    if media_type in ("", "application/x-www-form-urlencoded"):
+        return {"origin", "sec-fetch-site"}.isdisjoint(request.headers.keys())
+    return media_type == "application/json"
 
 
 def _header_of(names: Sequence[str]) -> str:

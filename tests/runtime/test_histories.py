@@ -1,6 +1,7 @@
 """Histories of agents, in templates that take only some of what OpenAI's interface takes."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -76,6 +77,34 @@ NO_CONTENT = """
 {%- endif %}
 {%- endfor %}
 {#- "parameters":  ipython #}
+"""
+# Results are in the model's turn, before its content, and content ends the turn.
+ENDED = """
+{{- tools | tojson if tools }}
+{%- set ns = namespace(role='') %}
+{%- for m in messages if m.role != 'tool' %}
+{%- set continue_same_model_turn = ns.role == m.role == 'assistant' %}
+{%- set ns.role = m.role %}
+{{- '<|turn>' + m.role + '\\n' if not continue_same_model_turn }}
+{{- '<|channel>' + m.reasoning + '<channel|>' if m.reasoning and m.tool_calls }}
+{%- for call in m.tool_calls or [] %}
+{{- '<|tool_call>call:' + call.function.name + call.function.arguments | tojson }}
+{%- endfor %}
+{%- for r in messages if r.role == 'tool' and m.tool_calls
+    and r.tool_call_id in (m.tool_calls | map(attribute='id') | list) %}
+{{- '<|tool_response>' + r.content }}
+{%- endfor %}
+{{- m.content }}
+{{- '<turn|>\\n' if m.content or not m.tool_calls }}
+{%- endfor %}
+{{- '<|turn>model\\n' if messages[-1].role != 'tool' }}
+"""
+# What is not none is content, also beside calls.
+NOT_NONE = """
+{%- for m in messages %}
+{%- for call in m.tool_calls or [] %}{{ '<｜Assistant｜>' + call.function.name }}{% endfor %}
+{%- if m.content is not none %}{{ '<｜' + m.role | title + '｜>' + m.content }}{% endif %}
+{%- endfor %}
 """
 PICKY = {
     **TEMPLATES,
@@ -198,6 +227,38 @@ def test_nothing_of_a_history_is_lost(name: str, history: str) -> None:
     else:
         places = [text.rindex(word) for word in wanted]
         assert places == sorted(places), text
+
+
+SAID = {
+    "beside a call": [said("c1", call("1", {"x": "a1"})), result("1", "r1")],
+    "beside several": [
+        *(said("c1", call("1", {"x": "a1"})), result("1", "r1")),
+        *(said("c2", call("2", {"x": "a2"})), result("2", "r2")),
+    ],
+    "before one": [said("c1"), said(None, call("1", {"x": "a1"})), result("1", "r1")],
+    "twice": [said("c1"), said("c2")],
+}
+
+
+@pytest.mark.parametrize("turn", SAID)
+@pytest.mark.parametrize("behind", [[], [said("f1")], [said("f1"), user("u2")], [user("u2")]])
+def test_a_turn_ends_once(turn: str, behind: list[dict[str, Any]]) -> None:
+    messages = [user("u1"), *SAID[turn], *behind]
+    pieces = prepare(ChatTemplate(ENDED, "", "", SPECIAL_TOKENS), messages, TOOLS).pieces
+    text = "".join(piece for piece, _ in pieces)
+    marks = re.findall(r"<\|turn>|<turn\|>", text)
+    assert marks == ["<|turn>", "<turn|>"] * (len(marks) // 2) + ["<|turn>"], text
+    wanted = set(re.findall(r'"([acfru]\d)"', json.dumps(messages).replace('\\"', '"')))
+    assert all(text.count(word) == 1 for word in wanted), text
+    assert behind or turn == "twice" or text.index("c1") < text.index("r1")
+
+
+def test_calls_alone_have_no_empty_turn_behind_them() -> None:
+    messages = [user("u1"), said(None, call("1", {})), result("1", "r1"), said("f1"), user("u2")]
+    pieces = prepare(ChatTemplate(NOT_NONE, "", "", ()), messages).pieces
+    assert "".join(text for text, _ in pieces) == (
+        "<｜User｜>u1<｜Assistant｜>look<｜Tool｜>r1<｜Assistant｜>f1<｜User｜>u2"
+    )
 
 
 @pytest.mark.parametrize("roles", ["", "{# 'developer' #}"])

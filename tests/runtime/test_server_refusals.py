@@ -170,6 +170,11 @@ def test_bodies_that_are_not_valid(server: Server) -> None:
         (b'{"metadata": {"x": NaN}}', as_json, 400, "NaN is not a number"),
         (b'{"metadata": {"x": -1e999}}', as_json, 400, "-1e999 is not a number"),
         (b"{}", {"content-type": "text/plain"}, 415, "must be JSON"),
+        # Programs that do not tell, and what a web page could send instead.
+        (b"{", {}, 400, "is not JSON"),
+        (b"{", {"content-type": "application/x-www-form-urlencoded"}, 400, "is not JSON"),
+        (b"{", {"origin": "http://evil.example"}, 415, "must be JSON"),
+        (b"{", {"sec-fetch-site": "same-site"}, 415, "must be JSON"),
         (b" " * (5 << 20), as_json, 413, "bytes"),
     ]:
         response = httpx.post(address, content=content, headers=headers)

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.call_templates import TEMPLATES
@@ -234,6 +235,27 @@ def test_reasoning_that_the_prompt_begins(
     assert "reasoning" not in result.stderr
     result = subprocess.run([*command[:3], "-p", "2?", "-n", "5"], capture_output=True, text=True)
     assert result.stdout == "\n" and "within the model's reasoning" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "may_end_it"),
+    [
+        ({"regex": "(4 </thin[^k]k?){5}"}, False),
+        ({"choice": ["4, and four it is.", "4, and four it was"]}, False),
+        ({"grammar": 'root ::= "4" ( ", " root )?'}, False),
+        ({"regex": "(4 </thin.k?.?.?){2,9}"}, True),
+    ],
+)
+def test_constraints_of_answers_in_reasoning(
+    thinking_pte: Path, form: dict[str, Any], may_end_it: bool
+) -> None:
+    """Where none of their texts can end it, the answer is content, as it is written."""
+    with Runner(thinking_pte, threads=1) as runner:
+        assert runner.chat_template is not None
+        is_special = "</think>" in runner.chat_template["special_tokens"]
+        pieces = list(Chat(runner).say("2 + 2?", 12, **form))
+    assert "".join(pieces).startswith("4")
+    assert (len(pieces) > 1) == (is_special or not may_end_it)
 
 
 def test_pieces_of_text(runner: Runner) -> None:

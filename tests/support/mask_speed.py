@@ -111,6 +111,10 @@ def cases(texts: Texts) -> dict[str, tuple[dict[str, Any], list[object]]]:
             {"type": "string", "pattern": "^v", "enum": values},
             [values[777]],
         ),
+        "names in any script": (
+            {"type": "string", "pattern": r"^[\p{L}\p{M}' -]+$"},
+            ["Zoë O'Neill-Łukaszewicz", "Ольга Иванова", "अनिता देवी", "李雷 山田花子"],
+        ),
     }
 
 

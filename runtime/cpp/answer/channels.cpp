@@ -1,6 +1,7 @@
 #include "answer/channels.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace thimble {
@@ -37,6 +38,11 @@ Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& promp
                    const Constraint* constraint) {
   if (constraint != nullptr && constraint->is_json()) return;
   const bool constrained = constraint != nullptr;
+  const auto may_have = [&](std::string_view mark) {
+    return !constrained || constraint->may_have(is_special(tokenizer, mark)
+                                                    ? token_mark(tokenizer.find_special(mark))
+                                                    : std::string(mark));
+  };
   has_messages_ = is_special(tokenizer, kChannel) && is_special(tokenizer, kMessage);
   if (has_messages_) {
     part_ = Part::kUndecided;
@@ -49,7 +55,9 @@ Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& promp
     const int32_t end = tokenizer.find_special(marks.second);
     const auto last = std::find_if(prompt.rbegin(), prompt.rend(),
                                    [=](int32_t token) { return token == begin || token == end; });
-    if (last != prompt.rend() && *last == begin) part_ = Part::kReasoning;
+    if (last != prompt.rend() && *last == begin && may_have(marks.second)) {
+      part_ = Part::kReasoning;
+    }
     holds_all_ = constrained && part_ == Part::kReasoning;
     return;
   }
@@ -62,7 +70,8 @@ Channels::Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& promp
   const bool begun = end.size() >= kThink.size() &&
                      end.compare(end.size() - kThink.size(), kThink.size(), kThink) == 0;
   part_ = begun ? Part::kReasoning : Part::kUndecided;
-  holds_all_ = constrained && begun;
+  if (begun && !may_have(kThought)) part_ = Part::kContent;
+  holds_all_ = constrained && part_ == Part::kReasoning;
 }
 
 void Channels::enter(std::string_view name) {

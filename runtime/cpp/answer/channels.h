@@ -18,7 +18,8 @@ class Channels {
   /// \param tokenizer whose special tokens tell the format.
   /// \param prompt the tokens before the answer, which may have begun the reasoning.
   /// \param constraint of the answer, which need not end that reasoning: if it does not, it is all
-  /// content; so is what is JSON as a whole. May be null.
+  /// content, and passed on as it comes where no text of the constraint can end it; so is what is
+  /// JSON as a whole. May be null.
   Channels(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
            const Constraint* constraint);
 

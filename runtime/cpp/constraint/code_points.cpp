@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tokenizer/utf8.h"
 
@@ -10,15 +12,21 @@ namespace {
 
 constexpr uint32_t kSurrogates = 0xD800, kAfterSurrogates = 0xE000, kEnd = 0x110000;
 
+struct ByteRange {
+  uint8_t first, last;
+  bool operator==(ByteRange other) const { return first == other.first && last == other.last; }
+};
+using Sequence = std::vector<ByteRange>;
+
 /// Characters whose UTF-8 has `first.size()` bytes and lies between two of that length: as few
-/// sequences of byte ranges as that takes.
-void add_sequences(Grammar* grammar, const std::string& first, const std::string& last, size_t at,
-                   std::vector<Grammar::Node> head, std::vector<Grammar::Node>* choices) {
+/// sequences of byte ranges as that takes, ascending.
+void add_sequences(const std::string& first, const std::string& last, size_t at, Sequence head,
+                   std::vector<Sequence>* sequences) {
   const auto low = static_cast<uint8_t>(first[at]), high = static_cast<uint8_t>(last[at]);
   const auto with = [&](uint8_t from, uint8_t to) {
-    std::vector<Grammar::Node> nodes = head;
-    nodes.push_back(grammar->byte(byte_range(from, to)));
-    return nodes;
+    Sequence ranges = head;
+    ranges.push_back({from, to});
+    return ranges;
   };
   const bool is_last = at + 1 == first.size();
   const auto rest_is = [at](const std::string& text, char byte) {
@@ -27,21 +35,39 @@ void add_sequences(Grammar* grammar, const std::string& first, const std::string
   const bool from_least = is_last || rest_is(first, '\x80');
   const bool to_most = is_last || rest_is(last, '\xBF');
   if (low == high && !(from_least && to_most)) {
-    add_sequences(grammar, first, last, at + 1, with(low, low), choices);
+    add_sequences(first, last, at + 1, with(low, low), sequences);
     return;
   }
   const std::string most(first.size(), '\xBF'), least(first.size(), '\x80');
-  if (!from_least) add_sequences(grammar, first, most, at + 1, with(low, low), choices);
+  if (!from_least) add_sequences(first, most, at + 1, with(low, low), sequences);
   const auto from = static_cast<uint8_t>(low + (from_least ? 0 : 1));
   const auto to = static_cast<uint8_t>(high - (to_most ? 0 : 1));
   if (from <= to) {
-    std::vector<Grammar::Node> nodes = with(from, to);
-    for (size_t i = at + 1; i < first.size(); ++i) {
-      nodes.push_back(grammar->byte(byte_range(0x80, 0xBF)));
-    }
-    choices->push_back(grammar->sequence(std::move(nodes)));
+    sequences->push_back(with(from, to));
+    sequences->back().resize(first.size(), {0x80, 0xBF});
   }
-  if (!to_most) add_sequences(grammar, least, last, at + 1, with(high, high), choices);
+  if (!to_most) add_sequences(least, last, at + 1, with(high, high), sequences);
+}
+
+/// What follows `depth` bytes that these sequences have in common, as a tree.
+Grammar::Node tree(Grammar* grammar, const Sequence* begin, const Sequence* end, size_t depth) {
+  ByteSet last;
+  std::vector<Grammar::Node> choices;
+  while (begin != end) {
+    const ByteRange range = (*begin)[depth];
+    if (begin->size() == depth + 1) {
+      last |= byte_range(range.first, range.last);
+      ++begin;
+      continue;
+    }
+    const Sequence* other = std::find_if(
+        begin, end, [=](const Sequence& sequence) { return !(sequence[depth] == range); });
+    choices.push_back(grammar->sequence({grammar->byte(byte_range(range.first, range.last)),
+                                         tree(grammar, begin, other, depth + 1)}));
+    begin = other;
+  }
+  choices.insert(choices.begin(), grammar->byte(last));
+  return grammar->choice(std::move(choices));
 }
 
 }  // namespace
@@ -89,26 +115,20 @@ bool CodePoints::contains(uint32_t point) const {
 }
 
 Grammar::Node utf8_node(Grammar* grammar, const CodePoints& points) {
-  ByteSet ascii;
-  std::vector<Grammar::Node> choices;
+  std::vector<Sequence> sequences;
   constexpr uint32_t kBounds[] = {0, 0x80, 0x800, 0x10000, kEnd};
   for (const CodePoints::Range& range : points.ranges()) {
     for (size_t length = 1; length <= 4; ++length) {
       const uint32_t first = std::max(range.first, kBounds[length - 1]);
       const uint32_t last = std::min(range.last, kBounds[length] - 1);
       if (first > last) continue;
-      if (length == 1) {
-        ascii |= byte_range(static_cast<uint8_t>(first), static_cast<uint8_t>(last));
-        continue;
-      }
       std::string low, high;
       append_utf8(first, &low);
       append_utf8(last, &high);
-      add_sequences(grammar, low, high, 0, {}, &choices);
+      add_sequences(low, high, 0, {}, &sequences);
     }
   }
-  choices.insert(choices.begin(), grammar->byte(ascii));
-  return grammar->choice(std::move(choices));
+  return tree(grammar, sequences.data(), sequences.data() + sequences.size(), 0);
 }
 
 }  // namespace thimble

@@ -1,11 +1,13 @@
 #include "constraint/constraint.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "constraint/choice.h"
 #include "constraint/gbnf.h"
 #include "constraint/regex.h"
 #include "constraint/schema.h"
+#include "constraint/text_automaton.h"
 
 namespace thimble {
 namespace {
@@ -73,6 +75,25 @@ Result<std::unique_ptr<Constraint>> Constraint::compile(
   constraint->reading_ = std::move(reading);
   constraint->is_json_ = text.kind == Kind::kJsonSchema;
   return constraint;
+}
+
+bool Constraint::may_have(std::string_view part) const {
+  constexpr size_t kMost = 4'000;  // states: a larger one is not searched
+  const Program& program = recognizer_.program();
+  const auto never_comes = [&](char byte) {
+    const uint8_t symbol = program.symbol_of[static_cast<uint8_t>(byte)];
+    return std::none_of(program.classes.begin(), program.classes.end(),
+                        [=](const ByteSet& symbols) { return symbols[symbol]; });
+  };
+  if (program.texts.empty() && std::any_of(part.begin(), part.end(), never_comes)) return false;
+  Grammar grammar;
+  const Grammar::Node any = grammar.repeat(grammar.byte(ByteSet().set()), 0, Grammar::kUnlimited);
+  Result<Program> with_part =
+      compile_program(grammar, grammar.sequence({any, grammar.literal(part), any}));
+  if (!with_part.ok()) return true;
+  std::vector<AutomatonPart> both{{program, false}, {std::move(*with_part), false}};
+  const Result<TextAutomaton> texts = intersect(std::move(both), kMost);
+  return !texts.ok() || !texts->empty();
 }
 
 void Constraint::begin() {

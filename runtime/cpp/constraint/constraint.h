@@ -54,6 +54,8 @@ class Constraint {
   const TokenNames& names() const { return vocabulary_->names(); }
   /// Whether its texts are JSON as a whole.
   bool is_json() const { return is_json_; }
+  /// Whether one of its texts may have `part` in it: false only where none has.
+  bool may_have(std::string_view part) const;
   /// Where texts are other than schemas say, a sentence each.
   const std::vector<std::string>& notes() const { return reading_.notes; }
   /// What was left out of schemas, a sentence each.

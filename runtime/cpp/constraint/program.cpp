@@ -114,6 +114,16 @@ class Compiler {
     return static_cast<uint32_t>(program_.code.size() - 1);
   }
 
+  /// A kByte or kSplit that nothing changes: an equal one that was added lately, if there is one.
+  /// So the ends of a class's many characters are one, and their states are.
+  uint32_t add_shared(Op op, uint32_t a, uint32_t b) {
+    const uint32_t hash = (a * 0x9E3779B1u ^ b * 0x85EBCA77u) + static_cast<uint32_t>(op);
+    uint32_t& known = recent_[(hash >> 16 ^ hash) % recent_.size()];
+    const Program::Instruction& at = program_.code[known];
+    if (at.op != op || at.a != a || at.b != b) known = add(op, a, b);
+    return known;
+  }
+
   /// Instructions that match `node` and then go on at `next`; the first of them. Nodes are nested
   /// as deeply as their parsers allow, a few hundred levels.
   uint32_t emit(Grammar::Node node, uint32_t next) {
@@ -122,10 +132,10 @@ class Compiler {
       case Grammar::Kind::kNothing:
         return kNeverAt;
       case Grammar::Kind::kByte:
-        return add(Op::kByte, data.value, next);
+        return add_shared(Op::kByte, data.value, next);
       case Grammar::Kind::kLiteral:
         for (auto c = data.text.rbegin(); c != data.text.rend(); ++c) {
-          next = add(Op::kByte, class_of_byte_[static_cast<uint8_t>(*c)], next);
+          next = add_shared(Op::kByte, class_of_byte_[static_cast<uint8_t>(*c)], next);
         }
         return next;
       case Grammar::Kind::kSequence:
@@ -136,7 +146,7 @@ class Compiler {
       case Grammar::Kind::kChoice: {
         uint32_t first = emit(data.nodes.back(), next);
         for (auto part = data.nodes.rbegin() + 1; part != data.nodes.rend(); ++part) {
-          first = add(Op::kSplit, emit(*part, next), first);
+          first = add_shared(Op::kSplit, emit(*part, next), first);
         }
         return first;
       }
@@ -267,6 +277,7 @@ class Compiler {
   const Grammar& grammar_;
   Program program_;
   std::array<uint32_t, 256> class_of_byte_{};
+  std::array<uint32_t, 4096> recent_{};  ///< of add_shared(), by their hash; 0: none
   std::vector<bool> productive_;
   std::vector<bool> visited_;
 };

@@ -1,8 +1,10 @@
 #include "constraint/regex_syntax.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "constraint/character_properties.h"
 #include "constraint/grammar.h"
 #include "tokenizer/utf8.h"
 
@@ -11,26 +13,6 @@ namespace {
 
 constexpr int kMaxDepth = 200;
 constexpr uint64_t kMaxCount = 1'000'000'000;
-
-CodePoints digits() { return CodePoints('0', '9'); }
-
-/// ECMA-262's WhiteSpace and LineTerminator.
-CodePoints white_space() {
-  CodePoints points('\t', '\r');
-  for (const uint32_t point : {0x20u, 0xA0u, 0x1680u, 0x202Fu, 0x205Fu, 0x3000u, 0xFEFFu}) {
-    points.add(point, point);
-  }
-  points.add(0x2000, 0x200A);
-  points.add(0x2028, 0x2029);
-  return points;
-}
-
-CodePoints line_terminators() {
-  CodePoints points('\n', '\n');
-  points.add('\r', '\r');
-  points.add(0x2028, 0x2029);
-  return points;
-}
 
 class Parser {
  public:
@@ -276,9 +258,9 @@ class Parser {
     };
     switch (c) {
       case 'd':
-        return set(digits());
+        return set(CodePoints('0', '9'));
       case 'D':
-        return set(digits().complement());
+        return set(CodePoints('0', '9').complement());
       case 'w':
         return set(word_characters());
       case 'W':
@@ -305,7 +287,7 @@ class Parser {
         return single('\b');
       case 'p':
       case 'P':
-        return fail(begin, std::string("the Unicode property \\") + c + " is not supported");
+        return parse_property(begin, points);
       case 'k':
         return fail(begin, "the back reference \\k is not supported");
       case 'c': {
@@ -328,6 +310,23 @@ class Parser {
     if (letter) return fail(begin, std::string("the escape \\") + c + " has no meaning");
     const uint32_t point = next_code_point(text_, &at_);
     points->add(point, point);
+    return true;
+  }
+
+  bool parse_property(size_t begin, CodePoints* points) {
+    const bool negated = text_[at_++] == 'P';
+    const size_t end = text_.find('}', at_);
+    if (!take("{") || end == text_.npos) {
+      return fail(begin, "a Unicode property has its name in braces, as in \\p{L}");
+    }
+    const std::string_view name = text_.substr(at_, end - at_);
+    const std::optional<CodePoints> found = characters_of_property(name);
+    if (!found.has_value()) {
+      return fail(begin, "the Unicode property '" + std::string(name) +
+                             "' is not supported: " + known_properties() + " are");
+    }
+    at_ = end + 1;
+    *points = negated ? found->complement() : *found;
     return true;
   }
 
@@ -379,14 +378,6 @@ class Parser {
 };
 
 }  // namespace
-
-CodePoints word_characters() {
-  CodePoints points('0', '9');
-  points.add('A', 'Z');
-  points.add('a', 'z');
-  points.add('_', '_');
-  return points;
-}
 
 Result<Regex> parse_regex_syntax(std::string_view text) { return Parser(text).parse(); }
 

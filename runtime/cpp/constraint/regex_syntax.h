@@ -32,11 +32,8 @@ struct Regex {
 };
 
 /// Parses ECMA-262's regular expressions as JSON schemas use them (the flag u, no other): classes,
-/// escapes, groups, choices, quantifiers, anchors, word boundaries, lookaheads. Lookbehinds, back
-/// references and Unicode properties are refused, with their place.
+/// escapes, Unicode properties, groups, choices, quantifiers, anchors, word boundaries, lookaheads.
+/// Lookbehinds and back references are refused, with their place.
 Result<Regex> parse_regex_syntax(std::string_view text);
-
-/// The characters that words are made of: \w.
-CodePoints word_characters();
 
 }  // namespace thimble

@@ -12,8 +12,6 @@
 namespace thimble {
 namespace {
 
-constexpr size_t kMostStates = 60'000;
-
 /// Bytes that no recognizer tells apart have the same symbol; their number.
 uint32_t join_symbols(const std::vector<Recognizer>& recognizers,
                       std::array<uint8_t, 256>* symbol_of) {
@@ -70,13 +68,13 @@ void trim(TextAutomaton* automaton) {
   automaton->next.resize(size_t{kept} * symbols);
 }
 
-Status too_large() {
-  return Status::error("takes more than " + std::to_string(kMostStates) + " states");
+Status too_large(size_t most) {
+  return Status::error("takes more than " + std::to_string(most) + " states");
 }
 
 }  // namespace
 
-Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts) {
+Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts, size_t most) {
   std::vector<Recognizer> recognizers;
   std::vector<bool> excluded;
   for (AutomatonPart& part : parts) {
@@ -96,7 +94,7 @@ Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts) {
   for (const Recognizer& recognizer : recognizers) list.push_back(recognizer.start());
   (void)states.add(list);
   for (uint32_t state = 0; state < states.size(); ++state) {
-    if (state > kMostStates) return too_large();
+    if (state > most) return too_large(most);
     const Status status = Interruption::check();
     if (!status.ok()) return status;
     bool accepts = state != TextAutomaton::kDead;
@@ -119,7 +117,7 @@ Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts) {
     }
   }
   for (const Recognizer& recognizer : recognizers) {
-    if (recognizer.full()) return too_large();
+    if (recognizer.full()) return too_large(most);
   }
   trim(&automaton);
   return automaton;

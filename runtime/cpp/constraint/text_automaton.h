@@ -34,8 +34,10 @@ struct AutomatonPart {
   bool excluded = false;
 };
 
+constexpr size_t kMostStates = 60'000;
+
 /// The texts that all parts match which are not excluded, and no excluded one; one part at least is
-/// not. Fails, with what follows a noun, if it takes too many states.
-Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts);
+/// not. Fails, with what follows a noun, if it takes more states than `most`.
+Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts, size_t most = kMostStates);
 
 }  // namespace thimble

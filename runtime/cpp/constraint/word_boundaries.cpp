@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/character_properties.h"
 #include "constraint/intersection.h"
 #include "constraint/regex_syntax.h"
 
