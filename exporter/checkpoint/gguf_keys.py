@@ -27,7 +27,8 @@ def fields_of_absent(model_type: str, stored: Metadata, head_dim: int | None) ->
         stored: reads the metadata behind the architecture's name and a dot.
         head_dim: None: not known.
     """
-    fields: dict[str, Any] = {"rope_theta": 10000.0}
+    heads = stored("attention.head_count")
+    fields: dict[str, Any] = {"rope_theta": 10000.0, "num_key_value_heads": heads}
     if model_type == "phi3" and stored("context_length") is not None:
         fields["original_max_position_embeddings"] = stored("context_length")
     if model_type == "cohere":
