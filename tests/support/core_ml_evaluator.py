@@ -208,6 +208,7 @@ OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "constexpr_blockwise_shift_scale": _blockwise,
     "expand_dims": _expand_dims,
     "gather": _gather,
+    "gather_along_axis": lambda i: np.take_along_axis(i["x"], i["indices"], int(i["axis"])),
     "greater": lambda i: i["x"] > i["y"],
     "greater_equal": lambda i: i["x"] >= i["y"],
     "linear": lambda i: _wide(i["x"]) @ _wide(i["weight"]).T + _wide(i["bias"]),
@@ -230,6 +231,8 @@ OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "slice_update": _slice_update,
     "softmax": _softmax,
     "split": _split,
+    "sub": lambda i: i["x"] - i["y"],
+    "tile": lambda i: np.tile(i["x"], i["reps"]),
     "topk": _topk,
     "transpose": lambda i: i["x"].transpose(i["perm"]),
 }
