@@ -220,6 +220,7 @@ OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "real_div": lambda i: i["x"] / i["y"],
     "reduce_max": _reduce(np.max),
     "reduce_mean": _reduce(np.mean),
+    "reduce_sum": _reduce(np.sum),
     "reshape": _reshape,
     "rsqrt": lambda i: 1 / np.sqrt(_wide(i["x"]) + _wide(i["epsilon"])),
     "scatter_along_axis": _scatter,
