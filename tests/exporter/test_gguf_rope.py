@@ -104,6 +104,11 @@ def test_what_llama_cpp_takes_where_no_key_is(architecture: str, field: str, val
             "rope.scaling.attn_factor 0.5 is not supported for gemma3_text.",
         ),
         ("gemma3", YARN, "rope.scaling.type 'yarn' is not supported for gemma3_text."),
+        (
+            "gpt-oss",
+            {"rope.freq_base_swa": 500.0},
+            "rope.freq_base_swa 500.0 is not supported for gpt_oss.",
+        ),
         ("apertus", YARN, "rope.scaling.type 'yarn' is not supported for apertus."),
         (
             "glm4",
