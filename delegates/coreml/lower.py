@@ -20,6 +20,7 @@ from delegates.coreml.rewrite import bound_clamps, rewrite_norms
 from delegates.errors import DelegateError
 from delegates.limits_of.coreml import LIMITS
 from delegates.passes.attention import gather_rope, positions_of, rewrite_attention
+from delegates.passes.convolutions import expand_convolutions
 from delegates.passes.experts import expand_experts
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import (
@@ -76,6 +77,7 @@ def take(
     check_float16(program)
     drop_checks(program)
     expand_experts(program)
+    expand_convolutions(program)
     bound_clamps(program)
     expand_linears(program, round_activations=False)
     expand_embeddings(program, _embedding)

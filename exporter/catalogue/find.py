@@ -55,6 +55,8 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
             f"({checkpoint.rounded_activations}): its weights are read, and activations are not "
             "rounded so."
         )
+    for note in checkpoint.notes:
+        listener.note(note)
     apart = read_adapters(checkpoint, options.adapters)
     if options.adapter is None and not options.adapters:
         refuse_adapter_beside(checkpoint)

@@ -231,7 +231,7 @@ def _changes_of(
                 f"{path}: lora_magnitude_vector of {module} does not fit its matrices; save the "
                 "adapter again."
             )
-        transposed = config.fan_in_fan_out or a_name == "lora_embedding_A"
+        transposed = a_name == "lora_embedding_A"  # no linear is, whatever fan_in_fan_out says
         delta = (a.T, b.T) if transposed else (b, a)
         if lengths is not None:
             lengths = lengths[None] if transposed else lengths[:, None]

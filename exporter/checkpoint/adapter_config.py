@@ -35,14 +35,12 @@ class AdapterConfig:
         alpha: lora_alpha.
         alphas: other alphas, by regular expressions of modules' names.
         use_rslora: whether the scale is alpha / sqrt(r) instead of alpha / r.
-        fan_in_fan_out: whether the base model stores (in_features, out_features).
         targets: what the file of tensors holds.
     """
 
     alpha: float
     alphas: Mapping[str, float]
     use_rslora: bool
-    fan_in_fan_out: bool
     targets: AdapterTargets
 
     def scale(self, module: str, rank: int) -> float:
@@ -83,7 +81,6 @@ def read_adapter_config(directory: Path) -> AdapterConfig:
         alpha=_number(path, "lora_alpha", fields.get("lora_alpha", 8)),
         alphas={p: _number(path, "alpha_pattern", a) for p, a in patterns.items()},
         use_rslora=_flag(path, "use_rslora", fields),
-        fan_in_fan_out=_flag(path, "fan_in_fan_out", fields),
         targets=read_targets(path, fields),
     )
 

@@ -43,6 +43,7 @@ class Checkpoint(Generic[Spec]):
             quantized weights; "" if there is none.
         left_out: the parts of the checkpoint that are not read, such as a vision tower, and the
             number of tensors of each.
+        notes: what it says and its own format's program does not compute, in sentences.
         adapters: kept apart from the weights.
     """
 
@@ -54,6 +55,7 @@ class Checkpoint(Generic[Spec]):
     left_out: Mapping[str, int] = field(default_factory=dict)
     adapters: tuple[LowRankAdapter, ...] = ()
     rounded_activations: str = ""
+    notes: tuple[str, ...] = ()
     _shared: "weakref.ref[nn.Parameter] | None" = field(default=None, init=False, repr=False)
 
     def tensor(self, name: str) -> Tensor:

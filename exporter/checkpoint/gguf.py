@@ -29,6 +29,7 @@ from exporter.checkpoint.gguf_config import (
 from exporter.checkpoint.gguf_delta import StoredDelta
 from exporter.checkpoint.gguf_file import GgufFile
 from exporter.checkpoint.gguf_rope import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
+from exporter.checkpoint.gguf_windows import window_notes
 from exporter.checkpoint.meta import halves_from_pairs
 from exporter.errors import ExportError
 from exporter.models.families import Family, get_family
@@ -120,6 +121,7 @@ class GgufWeights:
         self, files: list[GgufFile], kind: Architecture, config: DecoderSpec, more_layers: range
     ) -> None:
         self._files = files
+        self.notes = window_notes(files[0].metadata, kind.model_type, config.num_hidden_layers)
         self._kind = kind
         self._head_dim = config.attentions[0].head_dim if config.attentions else 0
         mixers = (layer.mixer for layer in config.layers)

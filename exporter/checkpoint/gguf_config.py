@@ -14,8 +14,8 @@ from exporter.checkpoint.gguf_keys import (
     fields_of_absent,
 )
 from exporter.checkpoint.gguf_rope import TEMPERATURE, rope_scaling
+from exporter.checkpoint.gguf_windows import window_fields
 from exporter.errors import ExportError
-from exporter.models.fields import FULL, SLIDING
 
 EMBEDDING = "token_embd.weight"
 HEAD = "output.weight"
@@ -33,7 +33,6 @@ _COMMON = {
     "original_max_position_embeddings": "rope.scaling.original_context_length",
 }
 _BIASES = ("blk.0.attn_q.bias", "blk.0.attn_qkv.bias")
-_KINDS = (FULL, SLIDING)
 Metadata = Callable[[str], Any]
 Fields = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -170,7 +169,6 @@ ARCHITECTURES = {
         "gpt_oss",
         _GPT_OSS,
         names={"ffn_gate_inp": "mlp.router"},
-        yarn={"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
     ),
     "gptneox": Architecture(  # whose GELU is approximate in llama.cpp
         "gpt_neox", _NEOX, computed=_neox, constants={"hidden_act": "gelu_new"}
@@ -329,7 +327,7 @@ def config_fields(
         fields["query_pre_attn_scalar"] = fields["hidden_size"] // heads if larger else head_dim
     if stored(TEMPERATURE) is not None and kind.model_type == "mistral":
         fields["model_type"] = "ministral3"  # which shares its architecture with Mistral
-    fields |= _windows(fields, stored("attention.sliding_window_pattern"))
+    fields |= window_fields(fields, stored)
     if "rope_parameters" in fields:
         fields.pop("original_max_position_embeddings", None)
         return fields
@@ -338,11 +336,11 @@ def config_fields(
         fields["partial_rotary_factor"] = turned / head_dim
     scaling = rope_scaling(fields, stored, rope_factors, head_dim, kind.yarn)
     fields["rope_scaling"] = scaling
-    if scaling is not None and scaling["rope_type"] == "llama3":  # whose factors say it
+    if scaling["rope_type"] == "llama3":  # whose factors say it
         fields.pop("original_max_position_embeddings", None)
     if fields["model_type"] == "olmo3":  # whose layers all have one base, in llama.cpp
         plain = {"rope_type": "default", "rope_theta": fields["rope_theta"]}
-        tables = {"full_attention": {**plain, **(scaling or {})}, "sliding_attention": plain}
+        tables = {"full_attention": {**plain, **scaling}, "sliding_attention": plain}
         fields |= {"rope_parameters": tables, "rope_scaling": None}
     return fields
 
@@ -375,21 +373,3 @@ def _head_dim(fields: Mapping[str, Any]) -> int | None:
     if head_dim is None and type(hidden_size) is int and type(heads) is int and heads > 0:
         head_dim = hidden_size // heads
     return head_dim if type(head_dim) is int and type(heads) is int and heads > 0 else None
-
-
-def _windows(fields: Mapping[str, Any], pattern: Any) -> dict[str, Any]:
-    """Which layers slide; a window of 0 says that none does."""
-    if not fields.get("sliding_window"):
-        return {"sliding_window": None}
-    given: dict[str, Any] = {}
-    if fields["model_type"] == "olmo2":
-        given["model_type"] = "olmo3"  # Ai2's models of both generations call themselves olmo2
-    if fields["model_type"] in ("qwen2", "qwen3", "smollm3"):
-        given["use_sliding_window"] = True
-    if isinstance(pattern, list):
-        given["layer_types"] = [_KINDS[bool(slides)] for slides in pattern]
-    elif type(pattern) is int and type(fields.get("num_hidden_layers")) is int:
-        layers = range(fields["num_hidden_layers"])  # every so many does not slide; 0: all do
-        slide = [pattern == 0 or index % pattern < pattern - 1 for index in layers]
-        given["layer_types"] = [_KINDS[slides] for slides in slide]
-    return given

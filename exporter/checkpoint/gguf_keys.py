@@ -16,6 +16,7 @@ _UNSCALED = {
     "gemma4_text": (*_SCALES, _MAGNITUDE),
     "gemma3_text": (_MAGNITUDE,),
 }
+_ONE_BASE = ("cohere2", "exaone4", "gemma2", "gpt_oss", "olmo2")  # of layers with windows, too
 Metadata = Callable[[str], Any]
 
 
@@ -27,7 +28,8 @@ def fields_of_absent(model_type: str, stored: Metadata, head_dim: int | None) ->
         stored: reads the metadata behind the architecture's name and a dot.
         head_dim: None: not known.
     """
-    fields: dict[str, Any] = {"rope_theta": 10000.0}
+    heads = stored("attention.head_count")
+    fields: dict[str, Any] = {"rope_theta": 10000.0, "num_key_value_heads": heads}
     if model_type == "phi3" and stored("context_length") is not None:
         fields["original_max_position_embeddings"] = stored("context_length")
     if model_type == "cohere":
@@ -59,6 +61,9 @@ def check_keys(model_type: str, stored: Metadata, head_dim: int | None) -> None:
             raise ExportError(f"{key} {value!r} is not supported for {model_type}.")
     if model_type == "gemma3_text" and stored("rope.scaling.type") == "yarn":
         raise ExportError(f"rope.scaling.type 'yarn' is not supported for {model_type}.")
+    base, own = stored("rope.freq_base_swa"), stored("rope.freq_base")
+    if model_type in _ONE_BASE and base not in (None, 10000.0 if own is None else own):
+        raise ExportError(f"rope.freq_base_swa {base!r} is not supported for {model_type}.")
     sections = stored("rope.dimension_sections")
     if model_type == "glm4" and isinstance(sections, list) and any(sections):
         raise ExportError(f"rope.dimension_sections {sections!r} is not supported.")

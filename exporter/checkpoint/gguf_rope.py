@@ -32,8 +32,8 @@ def rope_scaling(
     rope_factors: Mapping[str, Tensor],
     head_dim: int | None,
     yarn: Mapping[str, Any],
-) -> dict[str, Any] | None:
-    """Returns the field `rope_scaling`.
+) -> dict[str, Any]:
+    """Returns the field `rope_scaling`, without which a family would take its own.
 
     Args:
         fields: the config's others.
@@ -65,7 +65,7 @@ def rope_scaling(
     if not rope_factors and magnitude == 1:
         scaling = {"rope_type": "default"} if factor == 1 else {"rope_type": _LINEAR}
         given = {} if factor == 1 else {"factor": factor}
-        return {**beta, **context, **scaling, **given} if beta or given else None
+        return {**beta, **context, **scaling, **given}
     if rope_factors.keys() == {ROPE_FACTORS} and (factor, magnitude) == (1, 1):
         theta = fields.get("rope_theta", 10000.0)
         return {**beta, **_llama3(rope_factors[ROPE_FACTORS], theta, head_dim)}

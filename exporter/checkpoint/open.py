@@ -57,7 +57,7 @@ def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpo
 def _open_file(path: Path, name: str, family: Family | None) -> Checkpoint:
     check_file_name(path)
     family, config, weights = gguf.open_gguf(path, family)
-    return Checkpoint(config, path, name, weights, family, weights.left_out)
+    return Checkpoint(config, path, name, weights, family, weights.left_out, notes=weights.notes)
 
 
 def _open_directory(directory: Path, name: str, family: Family | None) -> Checkpoint:

@@ -93,11 +93,20 @@ class SafetensorsFile(MappedFile):
             raise self._not_safetensors("its header is not a JSON object")
         header.pop("__metadata__", None)
         entries = {name: self._entry(name, fields, data_start) for name, fields in header.items()}
-        end = max(
-            (entry.offset + _byte_count(entry) for entry in entries.values()), default=data_start
+        places = sorted(
+            (entry.offset, entry.offset + _byte_count(entry), name)
+            for name, entry in entries.items()
         )
+        end = max((end for _, end, _ in places), default=data_start)
         if end > size:
             raise self._truncated(end, size)
+        place = data_start
+        for begin, end, name in places:
+            if begin != place:
+                raise self._not_safetensors(f"{name} does not begin where the one before it ends")
+            place = end
+        if place != size:
+            raise self._not_safetensors(f"{size - place:,} bytes at its end are of no tensor")
         return entries
 
     def _entry(self, name: str, fields: Any, data_start: int) -> _Entry:

@@ -33,7 +33,7 @@ def short_convolution(
     positions = start_pos - kept + torch.arange(kept, device=state.device)
     before = torch.where((positions >= 0)[:, None], state, 0.0)
     out, products = gated_convolution(input, weight, bias, before)
-    state.copy_(products.narrow(1, input.shape[1], kept))
+    state.copy_(products[:, -kept:].view(state.shape))  # for compilers that do not see its size
     return out
 
 

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from exporter.json_object import read_object
 from exporter.tokenizer.added_tokens import add_tokens, drop_beyond
 from exporter.tokenizer.blob import write_blob
 from exporter.tokenizer.document import GPT2_END, tokenizer_document
+from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.gguf import read_gguf
 from exporter.tokenizer.huggingface import read_document
 from exporter.tokenizer.sentencepiece_document import named_pieces
@@ -17,7 +20,12 @@ from exporter.tokenizer.sentencepiece_model import (
 )
 from exporter.tokenizer.source import TokenizerKind, TokenizerSource, find_tokenizer
 from exporter.tokenizer.special_ids import apply_configs
-from exporter.tokenizer.special_tokens import CONFIG, SpecialTokens, read_special_tokens
+from exporter.tokenizer.special_tokens import (
+    CONFIG,
+    SpecialTokens,
+    padding_token,
+    read_special_tokens,
+)
 from exporter.tokenizer.specification import TokenizerSpec
 from exporter.tokenizer.tiktoken_ranks import read_tiktoken
 from exporter.tokenizer.tokenizer_class import QWEN2
@@ -106,7 +114,11 @@ def read_specification(
     special = read_special_tokens(source.directory, model_directory)
     if source.kind is TokenizerKind.SENTENCEPIECE and special.names_class and not special.kind:
         special = special.with_defaults(named_pieces(source.path))
-    spec = _read(source, special, with_template)
+    document = None
+    if source.kind is TokenizerKind.TOKENIZER_JSON:
+        document = read_object(source.path, TokenizerError)
+        special = special.with_defaults(padding_token(document))
+    spec = _read(source, special, document, with_template)
     apply_configs(spec, special, model_directory, source.kind)
     if special.config.get("split_special_tokens") is True:
         spec.notes.append(
@@ -122,8 +134,13 @@ def read_specification(
     return spec
 
 
-def _read(source: TokenizerSource, special: SpecialTokens, with_template: bool) -> TokenizerSpec:
-    converted = tokenizer_document(source, special)
+def _read(
+    source: TokenizerSource,
+    special: SpecialTokens,
+    document: dict[str, Any] | None,
+    with_template: bool,
+) -> TokenizerSpec:
+    converted = tokenizer_document(source, special, document)
     if converted is not None:
         document, notes = converted
         if not with_template:

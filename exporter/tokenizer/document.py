@@ -33,9 +33,12 @@ Json = dict[str, Any]
 
 
 def tokenizer_document(
-    source: TokenizerSource, special: SpecialTokens
+    source: TokenizerSource, special: SpecialTokens, read: Json | None = None
 ) -> tuple[Json, list[str]] | None:
     """The `tokenizer.json` that stands for the files, and notes on what has no effect in them.
+
+    Args:
+        read: what a `tokenizer.json` holds, if it was read already.
 
     Returns:
         None where the file's own library reads it: tiktoken ranks, and a SentencePiece model for
@@ -46,7 +49,7 @@ def tokenizer_document(
     """
     notes: list[str] = []
     if source.kind is TokenizerKind.TOKENIZER_JSON:
-        document = read_object(source.path, TokenizerError)
+        document = read_object(source.path, TokenizerError) if read is None else read
     elif source.kind is TokenizerKind.VOCAB_AND_MERGES:
         document = _vocab_and_merges(source, special)
     elif source.kind is TokenizerKind.SENTENCEPIECE:

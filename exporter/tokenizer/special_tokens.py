@@ -183,6 +183,13 @@ def read_special_tokens(directory: Path, model_directory: Path | None = None) ->
     )
 
 
+def padding_token(document: Json) -> dict[str, str]:
+    """The `pad_token` that a `tokenizer.json` names in its padding, if it has any."""
+    padding = document.get("padding")
+    content = padding.get("pad_token") if isinstance(padding, dict) else None
+    return {"pad_token": content} if isinstance(content, str) else {}
+
+
 def content_of(token: Token) -> str:
     return token if isinstance(token, str) else str(token.content)
 

@@ -208,8 +208,8 @@ OTHERS = ["xnnpack", *checked(["mlx", "mps", "vulkan", "coreml", "tosa", "qnn"])
 def test_other_delegates_refuse_them_by_name(delegate: str) -> None:
     """Before any work begins, and whatever the caller has checked."""
     limits = get_delegate(delegate).LIMITS
-    takers = {"lfm2": "cpu or xnnpack", "qwen3_5_text": "cpu"}
-    for name in takers if delegate != "xnnpack" else ("qwen3_5_text",):
+    takers = {"lfm2": "cpu, xnnpack or coreml", "qwen3_5_text": "cpu"}
+    for name in takers if delegate not in takers["lfm2"] else ("qwen3_5_text",):
         what, file, _ = MIXERS[name]
         with pytest.raises(DelegateError) as early:
             limits.check(needs_of(model(name).config))

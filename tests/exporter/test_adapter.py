@@ -175,6 +175,15 @@ def test_it_computes_what_peft_computes(
     assert torch.allclose(have, want, rtol=0, atol=1e-5)
 
 
+def test_a_setting_of_layers_that_no_decoder_has(tmp_path: Path) -> None:
+    """PEFT takes fan_in_fan_out back where modules are linear."""
+    base, adapter, want = save(tmp_path, False, target_modules=["q_proj", "o_proj"], use_dora=True)
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fan_in_fan_out": True}))
+    have = logits(with_adapter(open_checkpoint(base), adapter))
+    assert torch.allclose(have, want, rtol=0, atol=1e-5)
+
+
 def test_names_of_a_model_that_held_the_decoder_deeper(
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:

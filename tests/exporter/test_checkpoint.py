@@ -269,6 +269,10 @@ NO_SENSE = NOT_ONE + "its header's entry for a is not valid)"
         (header(b"\xff\xfe"), NOT_ONE + "its header is not JSON)"),
         (header([1]), NOT_ONE + "its header is not a JSON object)"),
         (header(entry()) + b"1234", "is truncated: it has 73 bytes and its header needs 77;"),
+        (header(entry()) + b"123456789", NOT_ONE + "1 bytes at its end are of no tensor"),
+        (header({}) + b"12", NOT_ONE + "2 bytes at its end are of no tensor"),
+        (header(entry(data_offsets=[4, 12])) + 12 * b"1", NOT_ONE + "a does not begin where"),
+        (header({**entry(), "b": entry()["a"]}) + 8 * b"1", NOT_ONE + "b does not begin"),
         (header(entry(data_offsets=[0, 9])) + b"123456789", NO_SENSE),
         (header(entry(data_offsets=[8, 0])) + b"12345678", NO_SENSE),
         (header(entry(data_offsets=[-8, 0])) + b"12345678", NO_SENSE),
@@ -288,6 +292,11 @@ def test_a_damaged_file_is_said_to_be(tmp_path: Path, content: bytes, said: str)
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
     assert refusal(tmp_path).startswith(f"{path} {said}")
+
+
+def test_a_name_of_several_lines_is_told_in_one(tmp_path: Path) -> None:
+    write(tmp_path, {**random_tensors(), "a\nb\x1b[31m": torch.ones(1)})
+    assert r"1 not in the model: a\nb\x1b[31m (1)" in refusal(tmp_path)
 
 
 def test_more_layers_than_tensors_are_refused_at_once(tmp_path: Path) -> None:
@@ -358,7 +367,7 @@ def test_streaming_leaves_nothing_resident(tmp_path: Path) -> None:
         ("a/b/c", "There is no directory a/b/c; a checkpoint is a directory, a GGUF file "),
         ("~nobody-at-all/x", "There is no directory ~nobody-at-all/x; a checkpoint is a "),
         ("x" * 5000, f"There is no directory {'x' * 5000}; a checkpoint is a directory, a GGUF "),
-        ("a\0b", "There is no directory a\0b; a checkpoint is a directory, a GGUF file "),
+        ("a\0b", "There is no directory a\\x00b; a checkpoint is a directory, a GGUF file "),
     ],
 )
 def test_nothing_there(source: str, said: str) -> None:

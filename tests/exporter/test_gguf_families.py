@@ -45,6 +45,35 @@ def test_logits_are_those_of_transformers(tmp_path: Path, case: Case, form: Gguf
             assert_same(_logits(model, text), reference(text).logits)
 
 
+@pytest.mark.parametrize(
+    ("model_type", "label"),
+    [
+        ("exaone4", "full"),
+        ("ministral3", "grown"),
+        ("mistral", "no-window"),
+        ("mixtral", "experts"),
+        ("phi3", "plain"),
+        ("qwen3", "plain"),
+        ("smollm3", "every-fourth"),
+        ("starcoder2", "plain"),
+    ],
+)
+def test_windows_that_llama_cpp_leaves_out(tmp_path: Path, model_type: str, label: str) -> None:
+    """They are left out, and a note says it."""
+    reference = reference_model(case_of(model_type, label))
+    form = FAMILIES[model_type].gguf[label]
+    window, pattern = "attention.sliding_window", "attention.sliding_window_pattern"
+    changed = replace(form, more={**form.more, window: 4, pattern: 2})
+    checkpoint = open_checkpoint(write_model(tmp_path / "m.gguf", reference, changed))
+    tokens = tokens_of(reference)
+    assert checkpoint.notes == (
+        f"{form.architecture}.{window} 4 is left out, as in llama.cpp: every token sees all before "
+        "it. The model's safetensors are exported with their windows.",
+    )
+    with torch.no_grad():
+        assert_same(_logits(loaded(checkpoint), tokens), reference(tokens).logits)
+
+
 @torch.no_grad()
 def _logits(model: CausalLM, tokens: Tensor) -> Tensor:
     hidden = model.embed(tokens)

@@ -8,7 +8,16 @@ from torch import Tensor
 
 from exporter.checkpoint.gguf_config import config_fields
 from exporter.errors import ExportError
+from exporter.models.families import decoder_spec
+from exporter.models.rotary_spec import YarnScaling
 
+EXPERTS = {
+    "block_count": 2,
+    "feed_forward_length": 8,
+    "attention.sliding_window": 4,
+    "expert_count": 4,
+    "expert_used_count": 2,
+}
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
 
 
@@ -35,9 +44,19 @@ def test_the_largest_id_is_none() -> None:
     assert (fields_of()["bos_token_id"], fields_of()["eos_token_id"]) == (None, 2)
 
 
-def test_no_scaling() -> None:
+@pytest.mark.parametrize("architecture", ["llama", "gpt-oss"])
+def test_no_scaling(architecture: str) -> None:
+    """Not that which the family has by default, either."""
     for keys in ({}, {"rope.scaling.type": "none", "rope.scaling.factor": 2.0}):
-        assert fields_of(**keys)["rope_scaling"] is None
+        fields = fields_of(architecture=architecture, **keys, **EXPERTS)
+        assert fields["rope_scaling"] == {"rope_type": "default"}
+        assert [table.scaling for table in decoder_spec(fields).rotary_tables] == [None]
+
+
+def test_gpt_oss_turns_by_rounded_limits_of_yarn() -> None:
+    fields = fields_of(architecture="gpt-oss", **YARN, **EXPERTS)
+    (table,) = decoder_spec(fields).rotary_tables
+    assert isinstance(table.scaling, YarnScaling) and table.scaling.truncate
 
 
 def test_yarn_log_multiplier_is_read_of_mistral_3_alone() -> None:
@@ -49,6 +68,7 @@ def test_yarn_log_multiplier_is_read_of_mistral_3_alone() -> None:
     ("architecture", "field", "value"),
     [
         ("gemma3", "rope_theta", 10000.0),
+        ("exaone4", "num_key_value_heads", 4),
         ("command-r", "rope_theta", 10000.0),
         ("command-r", "logit_scale", 1.0),
         ("granite", "attention_multiplier", 0.25),
@@ -84,6 +104,11 @@ def test_what_llama_cpp_takes_where_no_key_is(architecture: str, field: str, val
             "rope.scaling.attn_factor 0.5 is not supported for gemma3_text.",
         ),
         ("gemma3", YARN, "rope.scaling.type 'yarn' is not supported for gemma3_text."),
+        (
+            "gpt-oss",
+            {"rope.freq_base_swa": 500.0},
+            "rope.freq_base_swa 500.0 is not supported for gpt_oss.",
+        ),
         ("apertus", YARN, "rope.scaling.type 'yarn' is not supported for apertus."),
         (
             "glm4",
@@ -110,6 +135,32 @@ def test_every_so_many_layers_do_not_slide(pattern: int, slide: str) -> None:
     keys = {"attention.sliding_window": 4, "attention.sliding_window_pattern": pattern}
     read = fields_of(architecture="gemma2", block_count=3, **keys)
     assert read["layer_types"] == [kinds[kind] for kind in slide]
+
+
+@pytest.mark.parametrize(
+    ("layers", "keys", "slide"),
+    [
+        (64, {}, "sssf"),
+        (64, {"attention.sliding_window_pattern": 2}, "sfsf"),
+        (63, {"attention.sliding_window_pattern": 2}, "ffff"),
+    ],
+)
+def test_exaone_4_slides_in_models_of_64_layers_alone(
+    layers: int, keys: dict[str, Any], slide: str
+) -> None:
+    """The full layers of such a model do not rotate, and those of others do."""
+    fields = fields_of(
+        architecture="exaone4",
+        block_count=layers,
+        feed_forward_length=8,
+        **{"attention.sliding_window": 4, **keys},
+    )
+    first = [layer.attention for layer in decoder_spec(fields).layers[:4]]
+    assert [layer.window for layer in first] == [4 if kind == "s" else None for kind in slide]
+    plain = slide == "ffff"
+    assert [layer.rotary is None for layer in first] == [
+        kind == "f" and not plain for kind in slide
+    ]
 
 
 def test_values_as_wide_as_heads() -> None:

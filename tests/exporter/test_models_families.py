@@ -245,3 +245,13 @@ def test_what_lfm2_is_not(fields: dict[str, object], said: str) -> None:
     with pytest.raises(ExportError) as error:
         decoder_spec({**SHAPE, "model_type": "lfm2", **fields})
     assert str(error.value) == said
+
+
+def test_qwen2_moe_lists_no_sliding_layers_without_windows() -> None:
+    kinds = ["sliding_attention", "full_attention", "full_attention"]
+    fields = {**SHAPE, "model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2}
+    fields |= {"num_key_value_heads": 2, "layer_types": kinds, "sliding_window": 4}
+    layers = decoder_spec({**fields, "use_sliding_window": True}).layers
+    assert [layer.attention.window for layer in layers] == [4, None, None]
+    with pytest.raises(ExportError, match="layer_types lists sliding layers, but use_sliding_wind"):
+        decoder_spec({**fields, "use_sliding_window": False})

@@ -121,6 +121,26 @@ def write(base: Path, kind: str, form: dict[str, Json], out: Path) -> Path:
     return out
 
 
+@pytest.mark.parametrize("pad", ["<unk>", "<pad>", None])
+@pytest.mark.parametrize("class_name", ["PreTrainedTokenizerFast", "GPTNeoXTokenizer"])
+@pytest.mark.parametrize("given", [{}, {"pad_token": "</s>"}, {"pad_token": None}], ids=str)
+def test_the_token_of_the_padding(
+    given: Json, class_name: str, pad: str | None, bases: dict[str, Path], tmp_path: Path
+) -> None:
+    """It is pad_token where the files beside name none, or it is new."""
+    form = {"tokenizer_config.json": {"tokenizer_class": class_name, **given}}
+    path = write(bases["json"], "json", form, tmp_path / "model")
+    if pad is not None:
+        library = Tokenizer.from_file(str(path / "tokenizer.json"))
+        library.enable_padding(pad_id=3, pad_token=pad)
+        library.save(str(path / "tokenizer.json"))
+    oracle, compiled = AutoTokenizer.from_pretrained(path), compile_tokenizer(path)
+    assert compiled.tokens == oracle.special_tokens_map
+    assert compiled.vocab_size == len(oracle)
+    ours = _load(TEMPLATE, compiled.tokens)[0](TURN, True)
+    assert ours == oracle.apply_chat_template(TURN, tokenize=False, add_generation_prompt=True)
+
+
 UNREAD = ("sentencepiece", "map")  # see below
 
 

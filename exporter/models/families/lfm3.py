@@ -9,7 +9,7 @@ from exporter.models.config import decoder, unrotated_attention
 from exporter.models.families import lfm2
 from exporter.models.family import Family
 from exporter.models.fields import FULL, SLIDING, count, flag, positive
-from exporter.models.rotary_config import rotary
+from exporter.models.rotary_config import rotary, whole_heads
 from exporter.models.spec import ConvolutionSpec, DecoderSpec, LayerSpec, MlpSpec, Norms
 from exporter.models.tensor_layout import Stored
 
@@ -50,7 +50,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     kinds = _kinds(fields)
     layers = {_CONVOLUTION: LayerSpec(convolution, feed_forward, *norms)}
     for kind in {FULL, SLIDING} & set(kinds):
-        table = rotary(fields, mixer.head_dim, kind)
+        table = whole_heads(rotary(fields, mixer.head_dim, kind))
         window = count(fields, "sliding_window") if kind == SLIDING else None
         own = replace(mixer, rotary=table, window=window)
         layers[kind] = LayerSpec(own, feed_forward, *norms)

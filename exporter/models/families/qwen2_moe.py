@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from exporter.errors import ExportError
 from exporter.models.config import attention, decoder, experts, mlp, windowed
 from exporter.models.families import qwen3_moe
 from exporter.models.family import Family
-from exporter.models.fields import FULL, count, flag, layer_kinds
+from exporter.models.fields import FULL, SLIDING, count, flag, layer_kinds
 from exporter.models.spec import DecoderSpec, LayerSpec, MlpSpec
 from exporter.models.tensor_layout import Stored
 
@@ -35,6 +36,11 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     most = count(fields, "max_window_layers", least=0)
     slides = flag(fields, "use_sliding_window") and fields.get("sliding_window") is not None
     kinds = layer_kinds(fields, lambda index: index % 2 == 0 and index < most and slides)
+    if SLIDING in kinds and not flag(fields, "use_sliding_window"):
+        raise ExportError(  # transformers would take a window of 0, in which there is nothing
+            "layer_types lists sliding layers, but use_sliding_window is not true; set it, or list "
+            "full_attention alone."
+        )
     kinds = kinds if slides else [FULL] * len(kinds)
     pairs = zip(*(windowed(fields, x, kinds) for x in (dense, sparse(fields, dense))), strict=True)
     chosen = zip(pairs, qwen3_moe.sparse_layers(fields), strict=True)

@@ -1,9 +1,7 @@
 """EXAONE 4."""
 
-from support.family_data import MAYBE_KINDS, MIXED, WINDOW_KEYS, WINDOWS, FamilyData, GgufForm, Row
+from support.family_data import MAYBE_KINDS, MIXED, WINDOWS, FamilyData, GgufForm, Row
 from support.rotary_fields import LLAMA3
-
-FACTORS = {"rope_freqs.weight": "llama3"}
 
 DATA = FamilyData(
     models="EXAONE 4",
@@ -28,13 +26,5 @@ DATA = FamilyData(
         "sliding_window": WINDOWS,
         "sliding_window_pattern": [1, 2, 3],
     },
-    gguf={
-        "listed": GgufForm(
-            "exaone4",
-            WINDOW_KEYS,
-            {"attention.sliding_window_pattern": [True, False, True]},
-            factors=FACTORS,
-        ),
-        "full": GgufForm("exaone4", factors=FACTORS),
-    },
+    gguf={"full": GgufForm("exaone4", factors={"rope_freqs.weight": "llama3"})},
 )

@@ -25,6 +25,7 @@ GPT_OSS: dict[str, Any] = dict(
     swiglu_limit=0.7,  # which random models reach
 )
 ROPE = rope("yarn", 1e3, factor=4.0, original_max_position_embeddings=16, truncate=False)
+TRUNCATED = rope("yarn", 1e3, factor=4.0, original_max_position_embeddings=16)  # as in llama.cpp
 INNER_KEYS = {"expert_feed_forward_length": "intermediate_size"}
 
 DATA = FamilyData(
@@ -38,7 +39,7 @@ DATA = FamilyData(
     cases={
         "tied": dict(**GPT_OSS, tie_word_embeddings=True, attention_bias=False, **YARN),
         "yarn": {**GPT_OSS, **ROPE, "num_hidden_layers": 4},
-        "published-limit": {**GPT_OSS, **ROPE, "swiglu_limit": 7.0},
+        "published-limit": {**GPT_OSS, **TRUNCATED, "swiglu_limit": 7.0},
         "mxfp4": {  # whose rows are whole groups
             **GPT_OSS,
             **rope("default"),

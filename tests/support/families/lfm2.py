@@ -13,7 +13,7 @@ DATA = FamilyData(
     row=Row(
         "gated short convolutions, norms of heads",
         "7e-6",
-        "`cpu`",
+        "`cpu` `coreml`",
         "`xnnpack`",
         refused="all others: convolutions",
     ),

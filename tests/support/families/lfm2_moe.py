@@ -26,9 +26,9 @@ DATA = FamilyData(
     row=Row(
         "as LFM2; experts, chosen by sigmoids",
         "7e-6",
-        "`cpu`",
+        "`cpu` `coreml`",
         "`xnnpack`",
-        refused="`coreml`: convolutions; all others: experts, convolutions",
+        refused="all others: experts, convolutions",
     ),
     cases={
         "biased": MIXTURE,

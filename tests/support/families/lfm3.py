@@ -11,7 +11,7 @@ DATA = FamilyData(
         "as LFM2; norms after the blocks, windows, gated heads",
         "4e-6",
         "`cpu`",
-        refused="all others: convolutions",
+        refused="`mlx` `mps`: convolutions",
     ),
     cases={
         "kinds": dict(head_dim=16, sliding_window=9, layer_types=KINDS),
