@@ -62,6 +62,7 @@ def run_export(request: Request, out: Path) -> None:
             max_context_len=request.max_context_len,
             max_seq_len=request.max_seq_len,
             delegate=request.delegate,
+            vision=not request.no_vision,
             etrecord=request.etrecord,
             cache=None if request.no_cache else request.cache or default_directory(),
             max_memory=None

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
+from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import Checkpoint
 from exporter.checkpoint.sampling import read_sampling
 from exporter.listener import Listener
@@ -17,6 +18,7 @@ from exporter.plan.plan import Plan, empty_model
 from exporter.plan.requirements import require_supported
 from exporter.plan.rotary_notes import rotary_notes
 from exporter.plan.widths import choose_default_widths, within_budget
+from exporter.seeing.sight import open_sight
 from exporter.text.calibration import with_own_text
 from exporter.text.prepare import NO_TEXT, prepare_text
 from quant.cache.store import Cache, default_size
@@ -34,6 +36,8 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
             "chosen without rotation; --delegate cpu can, and loses less quality."
         )
     plan = read_plan(options, listener)
+    if options.sees and is_seeing(plan.checkpoint.directory):
+        plan = replace(plan, sight=open_sight(plan.checkpoint.directory))
     if plan.text.template_fault:
         listener.note(
             "The runner's --chat will refuse this model, whose chat template is kept as text "
