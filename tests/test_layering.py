@@ -30,11 +30,16 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "model": {"core", "platform", "tokenizer", "constraint", "delegate", "llama_ops"},
     "embed": {"core", "tokenizer", "model"},
     "sound": {"core"},
+    "picture": {"core"},
     "tensors": {"core", "platform", "constraint", "model"},
     "hear": {"core", "tokenizer", "model", "sound", "tensors"},
+    "see": {"core", "tokenizer", "model", "picture"},
     "answer": {"core", "platform", "tokenizer", "constraint", "model"},
     "draft": {"core", "answer", "model"},
-    "runner": {"core", "platform", "tokenizer", "constraint", "model", "answer", "draft"},
+    "runner": {
+        *("core", "platform", "tokenizer", "constraint", "model", "picture", "see", "answer"),
+        "draft",
+    },
     "engine": {"core", "constraint", "model", "answer", "draft", "runner"},
     "c_interface": {
         *("core", "tokenizer", "constraint", "model", "embed", "tensors"),
@@ -42,7 +47,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     },
     "program": {
         *("core", "platform", "tokenizer", "constraint", "model", "embed", "tensors"),
-        *("answer", "runner", "sound", "hear"),
+        *("answer", "runner", "sound", "hear", "picture", "see"),
     },
     "java": {"c_interface"},
     "web": {"c_interface"},

@@ -16,7 +16,7 @@ SPECIAL = (
     *("<|im_start|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>"),
     *("<global-img>", *_TILES),
 )
-BYTES = 256
+BYTES = 257  # with two line feeds
 START, END, IMAGE = range(BYTES, BYTES + 3)
 VOCABULARY = BYTES + len(SPECIAL)
 TEMPLATE = (
@@ -31,8 +31,8 @@ TEMPLATE = (
 def _tokenizer() -> tokenizers.Tokenizer:
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {text: number for number, text in enumerate(alphabet)}
-    newline = next(text for text in alphabet if text == "\u010a")
-    vocabulary[f"{newline}{newline}"] = VOCABULARY
+    newline = "\u010a"  # as ByteLevel writes it
+    vocabulary[2 * newline] = len(alphabet)
     library = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [(newline, newline)]))
     library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = tokenizers.decoders.ByteLevel()
@@ -50,7 +50,7 @@ def write_seeing(directory: Path, model_type: str = "smolvlm", **fields: Any) ->
     text = {
         **{"model_type": "llama", "hidden_size": 64, "intermediate_size": 96},
         **{"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2},
-        **{"vocab_size": VOCABULARY + 1, "max_position_embeddings": 2048, **ends},
+        **{"vocab_size": VOCABULARY, "max_position_embeddings": 2048, **ends},
     }
     vision = {
         **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2},
