@@ -21,6 +21,14 @@ class Tiles {
   /// Of tiles, with the whole.
   size_t count() const { return rows_ * columns_ + 1; }
   size_t side() const { return side_; }
+  /// Of memory.
+  size_t bytes() const { return tiles_.pixels.size() + whole_.pixels.size(); }
+
+  /// Whether a model reads the same.
+  bool operator==(const Tiles& other) const {
+    return rows_ == other.rows_ && columns_ == other.columns_ &&
+           tiles_.pixels == other.tiles_.pixels && whole_.pixels == other.whole_.pixels;
+  }
 
   /// Writes a tile as normalized numbers.
   /// \param numbers [3][side()][side()], red, green and blue apart.

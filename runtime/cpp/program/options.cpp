@@ -76,6 +76,14 @@ Option text(const std::string& name, std::string* value) {
           }};
 }
 
+Option optional(const std::string& name, std::string_view short_name,
+                std::optional<std::string>* value) {
+  return {name, short_name, true, [value](const std::string&, const std::string& text) {
+            *value = text;
+            return Status();
+          }};
+}
+
 template <typename T>
 Option integer(const std::string& name, std::string_view short_name, uint64_t low, uint64_t high,
                T* value) {
@@ -181,13 +189,17 @@ Option choice(const std::string& name, Options* options) {
           }};
 }
 
-Option stop(const std::string& name, std::vector<std::string>* texts) {
-  return {name, "", true, [texts](const std::string& name, const std::string& text) {
+/// Each use adds one, in some form.
+Option each(const std::string& name, std::vector<std::string>* values,
+            std::string (*form)(std::string_view)) {
+  return {name, "", true, [values, form](const std::string& name, const std::string& text) {
             if (text.empty()) return Status::error(name + " needs a value");
-            texts->push_back(with_valid_utf8(text));
+            values->push_back(form(text));
             return Status();
           }};
 }
+
+std::string as_given(std::string_view text) { return std::string(text); }
 
 /// Each use adds a file, as FILE or NAME=FILE: a name has neither a slash nor a dot.
 Option tensor_file(const std::string& name, std::vector<NamedFile>* files) {
@@ -227,14 +239,10 @@ std::vector<Option> all_options(Options* options) {
   using Kind = ConstraintText::Kind;
   GenerateOptions& answer = options->answer;
   std::vector<Option> all = {
-      {"--prompt", "-p", true,
-       [options](const std::string&, const std::string& text) {
-         options->prompt = text;
-         return Status();
-       }},
+      optional("--prompt", "-p", &options->prompt),
       prompt_file("--prompt-file", "-f", options),
       bias("--logit-bias", &answer.sampler.changes),
-      stop("--stop", &answer.output.stop),
+      each("--stop", &answer.output.stop, with_valid_utf8),
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
       integer("--threads", "", 1, kMaxThreads, &options->load.threads),
       cache_type("--kv-cache", &options->load.cache_type),
@@ -274,16 +282,9 @@ std::vector<Option> all_options(Options* options) {
       text("--system", &options->system),
       flag("--chat", &options->chat),
       flag("--embed", &options->embed),
-      {"--prompt-name", "", true,
-       [options](const std::string&, const std::string& text) {
-         options->prompt_name = text;
-         return Status();
-       }},
-      {"--audio", "", true,
-       [options](const std::string&, const std::string& path) {
-         options->audio.push_back(path);
-         return Status();
-       }},
+      optional("--prompt-name", "", &options->prompt_name),
+      each("--audio", &options->audio, as_given),
+      each("--image", &options->images, as_given),
       text("--language", &options->language),
       text("--task", &options->task),
       text("--format", &options->format),
@@ -329,6 +330,10 @@ Status check(const Options& options) {
     return Status::error(
         "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
         "model of language: pass one of both");
+  }
+  if (!options.images.empty() && (!options.prompt || options.chat || options.embed)) {
+    return Status::error(
+        "--image needs -p TEXT, which may be empty, and neither --chat nor --embed");
   }
   if (!options.audio.empty() &&
       (options.prompt || options.chat || options.embed || options.takes_tensors())) {
