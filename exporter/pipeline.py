@@ -35,8 +35,8 @@ from exporter.plan.cache_type import as_cached
 from exporter.plan.plan import Plan, empty_model
 from exporter.plan.planning import plan_export
 from exporter.plan.widths import require_size, storage_of
-from exporter.seeing.picture_blob import PICTURE
 from exporter.seeing.method import VISION_ENCODER, CapturedSight, capture_sight
+from exporter.seeing.picture_blob import PICTURE
 from quant.machine.freed_memory import return_freed_memory, reusing_freed_memory
 from quant.measure.windows import WINDOW
 from quant.quantize import quantize

@@ -15,7 +15,6 @@ from support.exported import Quiet
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
-from runtime import Program
 
 transformers = pytest.importorskip("transformers")
 KINDS = ["smolvlm", "idefics3"]

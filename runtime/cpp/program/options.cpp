@@ -1,10 +1,6 @@
 #include "program/options.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <string_view>
@@ -13,45 +9,12 @@
 
 #include "answer/answer_numbers.h"
 #include "constraint/json.h"
+#include "program/option_values.h"
 #include "program/text_file.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
 namespace {
-
-std::string format(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.15g", value);
-  return text;
-}
-
-/// Reads all of `text` as a number in [low, high].
-Status read_real(const std::string& name, const std::string& text, double low, double high,
-                 double* value) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const bool whole = !text.empty() && *end == '\0' && std::isfinite(number);
-  if (!whole || number < low || number > high) {
-    return Status::error(name + " is '" + text + "', but must be a number from " + format(low) +
-                         " to " + format(high));
-  }
-  *value = number;
-  return {};
-}
-
-Status read_integer(const std::string& name, const std::string& text, uint64_t low, uint64_t high,
-                    uint64_t* value) {
-  errno = 0;
-  char* end = nullptr;
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  const uint64_t number = digits ? std::strtoull(text.c_str(), &end, 10) : 0;
-  if (!digits || errno == ERANGE || number < low || number > high) {
-    return Status::error(name + " is '" + text + "', but must be a whole number from " +
-                         std::to_string(low) + " to " + std::to_string(high));
-  }
-  *value = number;
-  return {};
-}
 
 /// One option: its names, and what its value (or its presence, for a flag) does.
 struct Option {
