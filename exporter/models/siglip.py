@@ -64,7 +64,7 @@ def spec(config: Mapping[str, Any]) -> TowerSpec:
         *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
         *("image_size", "patch_size"),
     )
-    read: dict[str, int] = {name: count(own, name) for name in sizes}
+    read: dict[str, Any] = {name: count(own, name) for name in sizes}
     if read["hidden_size"] % read["num_attention_heads"]:
         raise ExportError(
             f"hidden_size {read['hidden_size']} of vision_config is not a multiple of "

@@ -12,9 +12,11 @@ from PIL import Image
 from support import seeing_models as models
 from support.exported import Quiet
 
+from exporter.errors import ExportError
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
+from runtime import Program
 
 transformers = pytest.importorskip("transformers")
 KINDS = ["smolvlm", "idefics3"]
@@ -99,3 +101,99 @@ def test_tokens_are_those_of_transformers(
         assert stats["prompt_tokens"] == inputs["input_ids"].shape[1]
         ends = expected.index(models.END) if models.END in expected else len(expected)
         assert got[:ends] == expected[:ends] and len(got) >= min(ends, TOKENS), prompt
+
+
+def test_numbers_are_those_of_transformers(exported: tuple[Path, Any, Path]) -> None:
+    """Of the part that sees, and of the decoder that reads its rows."""
+    pte, model, directory = exported
+    text = "Two <image> and <image>?"
+    _, inputs = reference(model, directory, text, [picture(40, 30), picture(7, 90)])
+    with torch.no_grad():
+        features = model.get_image_features(
+            inputs["pixel_values"], inputs["pixel_attention_mask"]
+        ).pooler_output
+        logits = model(**inputs).logits[0, -1].numpy()
+    expected = torch.cat(list(features)).numpy()
+    ids = inputs["input_ids"].numpy()
+    with Program(pte, threads=1) as forward:
+        encode, decode = forward.method("vision_encoder"), forward.method("text_decoder")
+        tiles = inputs["pixel_values"].numpy().reshape(-1, 1, 3, models.SIDE, models.SIDE)
+        rows = np.concatenate([encode(tile)[0] for tile in tiles])
+        np.testing.assert_allclose(rows, expected, atol=1e-4 * np.abs(expected).max())
+        hidden = np.array(forward.method("token_embedding")(ids))
+        hidden[ids == models.IMAGE] = rows
+        given = decode(hidden, np.array([0]))[0]
+    np.testing.assert_allclose(given, logits, atol=1e-4 * np.abs(logits).max())
+
+
+def test_the_decoder_is_quantized_and_the_sight_is_not(
+    exported: tuple[Path, Any, Path], cpp_build: Path, tmp_path: Path
+) -> None:
+    _, _, directory = exported
+    whole = export(directory, "q.pte", scheme=Scheme("rtn4"))
+    picture(50, 20).save(tmp_path / "x.png")
+    got, _ = answer(cpp_build, whole.out, tmp_path, "--image", tmp_path / "x.png", "-p", "Hm?")
+    assert got
+    assert whole.report["vision"]["agreement"]["error"] < 1e-5
+
+
+def test_without_vision(exported: tuple[Path, Any, Path], cpp_build: Path, tmp_path: Path) -> None:
+    """The file of the language model alone, byte for byte, as of a checkpoint that never saw."""
+    _, _, directory = exported
+    blind = export(directory, "blind.pte", vision=False)
+    assert "vision" not in blind.report
+    picture(9, 9).save(tmp_path / "x.ppm")
+    refused = run(cpp_build, blind.out, "--image", tmp_path / "x.ppm", "-p", "Hm?")
+    assert refused.returncode == 2 and "does not see: leave the pictures out" in refused.stderr
+    sees = export(directory, "sees.pte")
+    prompt = ["-p", "Hello", "-n", "9", "--temperature", "0"]
+    texts = [run(cpp_build, result.out, *prompt).stdout for result in (blind, sees)]
+    assert texts[0] == texts[1]
+
+
+def test_refusals(exported: tuple[Path, Any, Path], cpp_build: Path, tmp_path: Path) -> None:
+    pte, _, _ = exported
+    image = tmp_path / "x.ppm"
+    picture(40, 30).save(image)
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("a text, and no picture")
+    many = [part for _ in range(30) for part in ("--image", image)]
+    refused: dict[str, list[str | Path]] = {
+        "has 1 place <image>, but there are 2 pictures": [*many[:4], "-p", "a<image>"],
+        "has 2 places <image>, but there is 1 picture": [*many[:2], "-p", "<image>a<image>"],
+        "positions, but the model's context holds 1024": [*many, "-p", "all of them?"],
+        "is empty: name a picture": ["--image", tmp_path / "empty", "-p", "a"],
+        "is a directory: name a picture": ["--image", tmp_path, "-p", "a"],
+        "cannot read": ["--image", tmp_path / "nothing", "-p", "a"],
+        "is not a picture that is read": ["--image", tmp_path / "text", "-p", "a"],
+        "--image needs -p TEXT": ["--image", image, "--chat"],
+        "session with pictures cannot be saved": [
+            *("--image", image, "-p", "a", "-n", "1", "--session", tmp_path / "s"),
+        ],
+    }
+    for sentence, arguments in refused.items():
+        result = run(cpp_build, pte, *arguments)
+        assert result.returncode in (1, 2) and sentence in result.stderr, (sentence, result.stderr)
+        assert not result.stdout or "session" in sentence
+
+
+def test_what_cannot_be_exported(tmp_path: Path) -> None:
+    models.write_seeing(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    processor = tmp_path / "preprocessor_config.json"
+    known = json.loads(processor.read_text())
+    refused = {
+        "vision_config is 7; it must be an object": ({"vision_config": 7}, {}),
+        "image_token_id is 4000, but vocab_size": ({"image_token_id": 4000}, {}),
+        "makes tiles of 36 pixels, but the model reads squares of 16": (
+            {},
+            {"max_image_size": {"longest_edge": 36}},
+        ),
+        "do_resize False": ({}, {"do_resize": False}),
+    }
+    for sentence, (changed, settings) in refused.items():
+        (tmp_path / "config.json").write_text(json.dumps({**config, **changed}))
+        processor.write_text(json.dumps({**known, **settings}))
+        with pytest.raises(ExportError, match=sentence):
+            export(tmp_path)
+        assert not (tmp_path / "m.pte").exists()
