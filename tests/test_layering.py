@@ -43,7 +43,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "engine": {"core", "constraint", "model", "answer", "draft", "runner"},
     "c_interface": {
         *("core", "tokenizer", "constraint", "model", "embed", "tensors"),
-        *("answer", "runner", "engine"),
+        *("answer", "runner", "engine", "picture", "see"),
     },
     "program": {
         *("core", "platform", "tokenizer", "constraint", "model", "embed", "tensors"),

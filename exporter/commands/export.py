@@ -123,6 +123,9 @@ def _show(
     else:
         users = " and ".join(report.users)
         click.echo(f"checked: no; this machine has nothing that runs {users}")
+    vision = result.report.get("vision")
+    if vision is not None:
+        click.echo(f"pictures: {vision['rows']} rows of each tile of {vision['tile']} pixels")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     click.echo(
         f"wrote {result.out}: {megabytes(result.size)} in {seconds:.0f} s, "

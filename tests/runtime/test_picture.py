@@ -117,6 +117,11 @@ def test_colors_are_pillows(ask: Any, form: str) -> None:
         "WEBP": [(picture(41, 30), {}), (picture(41, 30, "RGBA"), {"lossless": True})],
         "PPM": [(picture(41, 30), {}), (gray, {})],
     }
+    if form == "PPM":  # of other numbers than 0 to 255
+        for most in (1, 6, 254):
+            file = b"P6\n# of few\n9 7 %d\n" % most + bytes(i % (most + 1) for i in range(189))
+            expected = on_white(Image.open(io.BytesIO(file)))
+            np.testing.assert_array_equal(pixels(ask("pixels", file)), expected, str(most))
     for image, options in files[form]:
         file = saved(image, form, **options)
         expected = on_white(Image.open(io.BytesIO(file)))

@@ -1,4 +1,5 @@
 #include <cctype>
+#include <cmath>
 
 #include "picture/formats.h"
 
@@ -61,8 +62,10 @@ Result<StoredPicture> read_ppm(const uint8_t* data, size_t size, const std::stri
     const size_t sample = channels == 3 ? i : i / 3;
     uint64_t value = in[sample * bytes];
     if (bytes == 2) value = 256 * value + in[2 * sample + 1];
+    // Half to even, as Pillow rounds.
+    const double share = static_cast<double>(value) / static_cast<double>(most);
     stored.picture.pixels[i] =
-        static_cast<uint8_t>(value >= most ? 255 : (2 * value * 255 + most) / (2 * most));
+        static_cast<uint8_t>(value >= most ? 255 : std::nearbyint(255 * share));
   }
   return stored;
 }

@@ -298,6 +298,10 @@ Status check(const Options& options) {
     return Status::error(
         "--image needs -p TEXT, which may be empty, and neither --chat nor --embed");
   }
+  if (!options.images.empty() && !options.session.empty()) {
+    return Status::error(
+        "a session with pictures cannot be saved: leave out --session, or --image");
+  }
   if (!options.audio.empty() &&
       (options.prompt || options.chat || options.embed || options.takes_tensors())) {
     return Status::error(

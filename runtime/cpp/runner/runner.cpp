@@ -61,15 +61,23 @@ Runner::~Runner() {
   if (cache_ != 0) model_->give_up(cache_);
 }
 
-Result<std::vector<int32_t>> Runner::encode_prompt(std::string_view prompt,
-                                                   const std::vector<Picture>& pictures,
-                                                   const std::atomic<bool>* interrupted) {
+Result<Sight*> Runner::sight() {
   if (sight_ == nullptr) {
     Result<std::shared_ptr<Sight>> sight = Sight::load(program().open_program());
     if (!sight.ok()) return sight.status();
     sight_ = std::move(*sight);
   }
-  return encode_with_pictures(*sight_, *model_, prompt, pictures, interrupted);
+  return sight_.get();
+}
+
+Result<std::vector<int32_t>> Runner::encode_prompt(std::string_view prompt,
+                                                   const std::vector<Picture>& pictures,
+                                                   const std::atomic<bool>* interrupted) {
+  const Result<Sight*> sight = this->sight();
+  if (!sight.ok()) return sight.status();
+  auto tokens = encode_with_pictures(**sight, *model_, prompt, pictures, interrupted);
+  if (is_set(interrupted)) stats_.stop_reason = StopReason::kInterrupted;
+  return tokens;
 }
 
 Status Runner::choose_cache() const {

@@ -39,6 +39,9 @@ class Runner {
     return model_->encode_prompt(prompt);
   }
 
+  /// What sees of the model; fails if it does not.
+  Result<Sight*> sight();
+
   /// The tokens of a prompt with pictures, as prompt_with_pictures() writes it; those below 0 are
   /// rows of pictures. Empty if interrupted. Fails if the model does not see.
   Result<std::vector<int32_t>> encode_prompt(std::string_view prompt,

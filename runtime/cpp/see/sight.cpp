@@ -56,6 +56,8 @@ Status Sight::load_methods() {
     const Status status = program_.load(method);
     if (!status.ok()) return status;
   }
+  const std::vector<int64_t> sizes = program_.constants("get_vocab_size");
+  if (sizes.size() == 1) vocab_size_ = static_cast<size_t>(sizes[0]);
   const auto meta = program_.meta(kDecoder);
   if (meta && meta->num_inputs() == 2) {
     const auto rows = meta->input_tensor_meta(0);
@@ -192,9 +194,7 @@ Result<const float*> Sight::read(const std::vector<int64_t>& tokens, int64_t sta
                             kDecoder);
   const auto outputs = program_.execute(kDecoder, {EValue(*input), EValue(*position)});
   if (!outputs.ok()) return failed(kDecoder, outputs.message());
-  const auto vocab_size = program_.constants("get_vocab_size");
-  const float* logits =
-      vocab_size.size() == 1 ? numbers_of(*outputs, static_cast<size_t>(vocab_size[0])) : nullptr;
+  const float* logits = numbers_of(*outputs, vocab_size_);
   if (logits == nullptr) return misfit(kDecoder, program_.file().path());
   return logits;
 }

@@ -71,6 +71,7 @@ class Sight {
 
   OpenProgram& program_;
   const PictureSettings settings_;
+  size_t vocab_size_ = 0;
   size_t width_ = 0;         ///< of a row; 0: the methods are not loaded
   std::deque<Known> known_;  ///< the last one seen is the last
   int64_t next_ = -1;        ///< the first number of the next picture
