@@ -126,28 +126,31 @@ def test_numbers_are_those_of_transformers(exported: tuple[Path, Any, Path]) -> 
     np.testing.assert_allclose(given, logits, atol=1e-4 * np.abs(logits).max())
 
 
+@pytest.mark.parametrize("exported", ["smolvlm"], indirect=True)
 def test_the_decoder_is_quantized_and_the_sight_is_not(
     exported: tuple[Path, Any, Path], cpp_build: Path, tmp_path: Path
 ) -> None:
     _, _, directory = exported
-    whole = export(directory, "q.pte", scheme=Scheme("rtn4"))
+    record = tmp_path / "q.etrecord"
+    whole = export(directory, "q.pte", scheme=Scheme("rtn4"), etrecord=record)
+    assert record.stat().st_size
     picture(50, 20).save(tmp_path / "x.png")
     got, _ = answer(cpp_build, whole.out, tmp_path, "--image", tmp_path / "x.png", "-p", "Hm?")
     assert got
     assert whole.report["vision"]["agreement"]["error"] < 1e-5
 
 
+@pytest.mark.parametrize("exported", ["smolvlm"], indirect=True)
 def test_without_vision(exported: tuple[Path, Any, Path], cpp_build: Path, tmp_path: Path) -> None:
-    """The file of the language model alone, byte for byte, as of a checkpoint that never saw."""
-    _, _, directory = exported
+    """The language model alone, which says what it says beside what sees."""
+    pte, _, directory = exported
     blind = export(directory, "blind.pte", vision=False)
     assert "vision" not in blind.report
     picture(9, 9).save(tmp_path / "x.ppm")
     refused = run(cpp_build, blind.out, "--image", tmp_path / "x.ppm", "-p", "Hm?")
     assert refused.returncode == 2 and "does not see: leave the pictures out" in refused.stderr
-    sees = export(directory, "sees.pte")
     prompt = ["-p", "Hello", "-n", "9", "--temperature", "0"]
-    texts = [run(cpp_build, result.out, *prompt).stdout for result in (blind, sees)]
+    texts = [run(cpp_build, file, *prompt).stdout for file in (blind.out, pte)]
     assert texts[0] == texts[1]
 
 

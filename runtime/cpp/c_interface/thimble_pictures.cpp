@@ -11,6 +11,7 @@
 
 using thimble::check;
 using thimble::first_error;
+using thimble::generate_options;
 using thimble::given;
 using thimble::guarded;
 using thimble::Picture;
