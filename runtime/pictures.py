@@ -68,7 +68,7 @@ def _read(part: Part) -> tuple[Picture, object]:
             ) from None
     if isinstance(image, bytes | bytearray | memoryview):
         data = bytes(image)
-        return Picture(ctypes.cast(data, ctypes.c_void_p), len(data), 0, 0), data
+        return Picture(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data), 0, 0), data
     pixels = _pixels(image)
     height, width = pixels.shape[:2]
     return Picture(pixels.ctypes.data, pixels.nbytes, width, height), pixels

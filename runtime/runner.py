@@ -95,7 +95,7 @@ class Runner(RunnerHandle):
 
     def generate(
         self,
-        prompt: str | Sequence[Part],
+        prompt: str | list[Part] | tuple[Part, ...],
         max_new_tokens: int | None = None,
         **options: Unpack[AnswerOptions],
     ) -> Generator[str, None, None]:

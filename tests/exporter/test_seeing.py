@@ -219,7 +219,7 @@ def test_python_asks_about_pictures(
 
     def ids(runner: Runner, parts: Any) -> list[int]:
         list(runner.generate(parts, **options))
-        return [one.id for one in runner.logprobs]
+        return [one.token for one in runner.logprobs]
 
     def expected(parts: list[str], images: list[Image.Image]) -> list[int]:
         tokens, _ = reference(model, directory, asked(parts), images)
