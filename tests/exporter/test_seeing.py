@@ -13,6 +13,7 @@ from support import seeing_models as models
 from support.exported import Quiet
 
 from exporter.errors import ExportError
+from exporter.models.siglip import patch_places
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
@@ -258,3 +259,21 @@ def test_python_asks_about_pictures(
             with pytest.raises(RunnerError, match=sentence):
                 list(runner.generate([wrong, "What?"], **options))
         assert ids(runner, [{"image": data}, "What?"])[: len(question)] == question
+
+
+@pytest.mark.parametrize(("trained", "count"), [(27, 27), (26, 26), (32, 32), (14, 7), (7, 20)])
+def test_places_of_patches_are_those_of_transformers(trained: int, count: int) -> None:
+    """Rounding in float32 decides on the borders between places."""
+    from transformers.models.smolvlm.modeling_smolvlm import SmolVLMVisionEmbeddings
+
+    config = transformers.SmolVLMConfig(
+        vision_config={"hidden_size": 1, "image_size": 2 * trained, "patch_size": 2}
+    )
+    embeddings = SmolVLMVisionEmbeddings(config.vision_config)
+    embeddings.position_embedding.weight.data = torch.arange(float(trained**2))[:, None]
+    embeddings.patch_embedding.weight.data.zero_()
+    embeddings.patch_embedding.bias.data.zero_()
+    pixels = torch.zeros(1, 3, 2 * count, 2 * count)
+    with torch.no_grad():
+        places = embeddings(pixels, torch.ones(1, count, count, dtype=torch.bool))
+    assert places.reshape(-1).long().tolist() == patch_places(trained, count).tolist()
