@@ -7,6 +7,7 @@ from exporter.catalogue.find import find_checkpoint
 from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import Checkpoint
 from exporter.checkpoint.sampling import read_sampling
+from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.options import ExportOptions
 from exporter.plan.cache_type import cached_bytes
@@ -38,6 +39,7 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     plan = read_plan(options, listener)
     if options.sees and is_seeing(plan.checkpoint.directory):
         plan = replace(plan, sight=open_sight(plan.checkpoint.directory))
+        _require_unrotated_rows(plan)
     if plan.text.template_fault:
         listener.note(
             "The runner's --chat will refuse this model, whose chat template is kept as text "
@@ -102,6 +104,18 @@ def _drops_rotation(limits: Limits, scheme: Scheme) -> bool:
     """Whether the delegate has no linears that rotate their inputs, as the scheme's would."""
     rotates = scheme.name != "none" and scheme.choice.rotation == "inputs"
     return rotates and not limits.rotates
+
+
+def _require_unrotated_rows(plan: Plan) -> None:
+    """
+    Raises:
+        ExportError: the embedding is rotated, and rows of pictures beside it are not.
+    """
+    if plan.scheme.name != "none" and plan.scheme.choice.folds_rotation:
+        raise ExportError(
+            f"rotation={plan.scheme.choice.rotation} rotates what the layers read, which the rows "
+            "of pictures are not; use another rotation, or leave pictures out with --no-vision."
+        )
 
 
 def _scheme_for_delegate(limits: Limits, scheme: Scheme) -> Scheme:

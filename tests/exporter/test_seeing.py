@@ -16,6 +16,7 @@ from exporter.errors import ExportError
 from exporter.models.siglip import patch_places
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
+from quant.method import Method
 from quant.scheme import Scheme
 from runtime import Program, Runner, RunnerError
 
@@ -133,7 +134,7 @@ def test_the_decoder_is_quantized_and_the_sight_is_not(
 ) -> None:
     _, _, directory = exported
     record = tmp_path / "q.etrecord"
-    whole = export(directory, "q.pte", scheme=Scheme("rtn4"), etrecord=record)
+    whole = export(directory, "q.pte", scheme=Scheme("gptq4"), etrecord=record)
     assert record.stat().st_size
     picture(50, 20).save(tmp_path / "x.png")
     got, _ = answer(cpp_build, whole.out, tmp_path, "--image", tmp_path / "x.png", "-p", "Hm?")
@@ -201,6 +202,11 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         with pytest.raises(ExportError, match=sentence):
             export(tmp_path)
         assert not (tmp_path / "m.pte").exists()
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    processor.write_text(json.dumps(known))
+    rotated = Scheme("rtn4", method=Method(rounding="nearest", rotation="hadamard", descent=0))
+    with pytest.raises(ExportError, match="rotation=hadamard rotates what the layers read"):
+        export(tmp_path, scheme=rotated)
 
 
 def asked(parts: list[str]) -> str:
