@@ -113,6 +113,9 @@ def _show(
             f"{quality.top1:.1%} ± {quality.top1_error:.1%} ({quality.tokens} held-out tokens)"
         )
     _show_delegation(report)
+    vision = result.report.get("vision")
+    if vision is not None:
+        click.echo(f"pictures: {vision['rows']} rows of each tile of {vision['tile']} pixels")
     if result.agreement is not None:
         error = result.agreement.error
         share = f"{error:.2g}" if error >= _LEAST_SHARE else f"less than {_LEAST_SHARE}"
@@ -123,9 +126,6 @@ def _show(
     else:
         users = " and ".join(report.users)
         click.echo(f"checked: no; this machine has nothing that runs {users}")
-    vision = result.report.get("vision")
-    if vision is not None:
-        click.echo(f"pictures: {vision['rows']} rows of each tile of {vision['tile']} pixels")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     click.echo(
         f"wrote {result.out}: {megabytes(result.size)} in {seconds:.0f} s, "
