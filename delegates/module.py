@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
@@ -39,6 +39,14 @@ if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig
 
 _aten = torch.ops.aten
+
+
+class LoweredMethod(NamedTuple):
+    """A method that is lowered, but in no file yet, and the file's layout that a delegate needs."""
+
+    edge: "EdgeProgramManager"
+    report: DelegationReport
+    layout: "ExecutorchBackendConfig | None"
 
 
 def check_takes_modules(delegates: Mapping[str, Delegate]) -> None:
@@ -84,18 +92,23 @@ def lower_module(
     edges, reports, layout = {}, {}, None
     for method, program in share_buffers(programs).items():
         with lowering(method):
-            lowered = _lower(delegates, method, program, with_etrecord)
-        edges[method], reports[method], layout = *lowered[:2], layout or lowered[2]
+            lowered = lower_method(delegates, method, program, with_etrecord)
+        edges[method], reports[method] = lowered.edge, lowered.report
+        layout = layout or lowered.layout
     edge = join(edges)
     return finish(
         edge, reports, named_data, with_etrecord, _file_config(edge, layout, copies_inputs)
     )
 
 
-def _lower(
+def lower_method(
     delegates: Mapping[str, Any], method: str, program: ExportedProgram, with_etrecord: bool
-) -> "tuple[EdgeProgramManager, DelegationReport, ExecutorchBackendConfig | None]":
-    """Lowers one method; returns also the file's layout that a delegate needs."""
+) -> LoweredMethod:
+    """Lowers one captured module; returns also the file's layout that a delegate needs.
+
+    Raises:
+        DelegateError: as lower_module() does.
+    """
     edge, parts = _taken(delegates, method, program, with_etrecord)
     lowered = edge.exported_program(method)
     graph_module = lowered.graph_module
@@ -114,7 +127,7 @@ def _lower(
             delegate.add_source_map(graph_module)
     _restore_ranges(lowered, program.range_constraints)
     layouts = [part.layout for part in parts.values() if part.layout is not None]
-    return edge, report, next(iter(layouts), None)
+    return LoweredMethod(edge, report, next(iter(layouts), None))
 
 
 def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: Path) -> Any:

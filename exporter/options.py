@@ -39,6 +39,7 @@ class ExportOptions:
             "coreml,cpu".
         parts: whether the file also has the methods `token_embedding` and `text_decoder`, which
             stock ExecuTorch's MultimodalRunner calls.
+        vision: whether a model that sees is exported with what sees, where the delegate runs it.
         etrecord: file for the graphs that the profiler reads.
         cache: the directory for quantized layers, which are reused; None: no cache.
         max_memory: the most bytes of memory; None: no limit.
@@ -63,6 +64,7 @@ class ExportOptions:
     max_seq_len: int | None = None
     delegate: str = DEFAULT_DELEGATE
     parts: bool = False
+    vision: bool = True
     etrecord: Path | None = None
     cache: Path | None = None
     max_memory: int | None = None
@@ -77,6 +79,11 @@ class ExportOptions:
             *(self.chat_template, self.calibration),
         )
         return [*adapters, *(path for path in named if path is not None)]
+
+    @property
+    def sees(self) -> bool:
+        """Whether a model that sees keeps its sight."""
+        return self.vision and self.delegate == "cpu"
 
     @property
     def has_budget(self) -> bool:

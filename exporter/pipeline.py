@@ -35,6 +35,8 @@ from exporter.plan.cache_type import as_cached
 from exporter.plan.plan import Plan, empty_model
 from exporter.plan.planning import plan_export
 from exporter.plan.widths import require_size, storage_of
+from exporter.seeing.method import VISION_ENCODER, CapturedSight, capture_sight
+from exporter.seeing.picture_blob import PICTURE
 from quant.machine.freed_memory import return_freed_memory, reusing_freed_memory
 from quant.measure.windows import WINDOW
 from quant.quantize import quantize
@@ -78,21 +80,24 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         listener.stage("capture")
         import_compilers()
         programs, reference = _captured(plan, model)
+        sight = None if plan.sight is None else capture_sight(plan.sight)
         del model  # the programs now hold the weights, and lowering releases them
         report = describe(plan, quantization)
         listener.stage("lower")
-        lowered = _lowered(plan, programs, report, etrecord is not None)
+        lowered = _lowered(plan, programs, sight, report, etrecord is not None)
         listener.stage("write")
         write_program(lowered, report, temporary, etrecord)
-        delegation = lowered.reports[FORWARD]
+        delegation, delegations = lowered.reports[FORWARD], lowered.reports
         del lowered, programs  # the file is complete; the check needs the memory
-        if options.parts:
+        if plan.has_parts:
             share_weights(temporary)
         _release(plan)
         listener.stage("check")
-        agreement = check(delegation, temporary, reference, options.parts)
+        agreement = check(delegation, temporary, reference, plan.has_parts)
         report["delegation"] = delegation.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
+        if sight is not None:
+            report["vision"] = sight.check(delegations[VISION_ENCODER], temporary)
         seal_files(report, temporary, etrecord)
         require_size(options, temporary)
     return ExportResult(
@@ -133,24 +138,34 @@ def _captured(plan: Plan, model: CausalLM) -> "tuple[dict[str, ExportedProgram],
     reference = reference_logits(model, _sample(plan), plan.max_seq_len, quantized, release)
     attach(model, plan.checkpoint.adapters)
     lengths = plan.max_context_len, plan.max_seq_len
-    if plan.options.parts:
+    if plan.has_parts:
         return capture_parts(model, *lengths), reference
     return {FORWARD: capture(model, *lengths)}, reference
 
 
 def _lowered(
-    plan: Plan, programs: "Mapping[str, ExportedProgram]", report: Report, with_etrecord: bool
+    plan: Plan,
+    programs: "Mapping[str, ExportedProgram]",
+    sight: "CapturedSight | None",
+    report: Report,
+    with_etrecord: bool,
 ) -> "Lowered":
     blobs = {**plan.text.blobs, REPORT: encode_report(report)}
     constants = constant_methods(plan)
     _release(plan)
     with spilling_to(plan.resources.spill.directory):
         delegate: Any = plan.delegate
-        if not plan.options.parts:
+        if not plan.has_parts:
             lowered: Lowered = delegate.lower(programs[FORWARD], constants, blobs, with_etrecord)
             return lowered
-        blobs[SIGNATURE] = signature_blob(part_signatures(plan.checkpoint.config, plan.max_seq_len))
-        lowered = delegate.lower_methods(programs, constants, blobs, with_etrecord)
+        signatures = part_signatures(plan.checkpoint.config, plan.max_seq_len)
+        modules = {}
+        if sight is not None:
+            signatures.append(sight.method.signature)
+            blobs[PICTURE] = sight.blob(plan.text)
+            modules["modules"] = {VISION_ENCODER: sight.lower(with_etrecord)}
+        blobs[SIGNATURE] = signature_blob(signatures)
+        lowered = delegate.lower_methods(programs, constants, blobs, with_etrecord, **modules)
         return lowered
 
 

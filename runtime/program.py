@@ -12,8 +12,7 @@ from runtime.binding.c_arguments import MAX_COUNT, check_whole, encoded, text_of
 from runtime.binding.file_handle import FileHandle
 from runtime.binding.library import ERROR_SIZE, RecordingCounts, Tensor, library
 from runtime.errors import RunnerError
-from runtime.recording import Recording
-from runtime.runner import MAX_RECORDING_BYTES
+from runtime.recording import MAX_RECORDING_BYTES, Recording
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

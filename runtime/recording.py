@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+MAX_RECORDING_BYTES = 1 << 30  # a flatbuffer ends at 2 GB
+
 
 @dataclass(frozen=True)
 class Recording:

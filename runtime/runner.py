@@ -4,7 +4,6 @@ import ctypes
 import json
 import os
 from collections.abc import Callable, Generator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from runtime.answer_options import Answer, AnswerOptions, read_options
@@ -20,18 +19,17 @@ from runtime.binding.c_arguments import (
     token_ids,
     utf8_of,
 )
-from runtime.binding.library import ERROR_SIZE, LoadOptions, RecordingCounts, library
+from runtime.binding.library import ERROR_SIZE, LoadOptions, library
 from runtime.binding.logprobs import TokenLogprob, collector
 from runtime.binding.runner_handle import RunnerHandle
 from runtime.binding.settings import asking
 from runtime.errors import RunnerError
-from runtime.recording import Recording
+from runtime.pictures import Part, PicturePrompt
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MAX_RECORDING_BYTES = 1 << 30  # a flatbuffer ends at 2 GB
 KV_CACHES = ("default", "float16", "float32", "int8")
 _CLOSED = b"this Runner is closed, and was before its answer had ended: the text is not all of it"
 
@@ -97,7 +95,7 @@ class Runner(RunnerHandle):
 
     def generate(
         self,
-        prompt: str,
+        prompt: str | list[Part] | tuple[Part, ...],
         max_new_tokens: int | None = None,
         **options: Unpack[AnswerOptions],
     ) -> Generator[str, None, None]:
@@ -106,6 +104,10 @@ class Runner(RunnerHandle):
         Closing the iterator ends the generation.
 
         Args:
+            prompt: a text; or, of a model that sees, a question as a list of texts and pictures in
+                order, around which the model's template stands. A picture is {"image": ...}, of a
+                path, the bytes of a PNG, JPEG, WebP or PPM file, or pixels: an array of uint8
+                (height, width, 3), or (height, width) of gray.
             max_new_tokens: the most tokens to generate; None: until the model ends its text or the
                 context is full.
             options: those of AnswerOptions, by name.
@@ -117,6 +119,11 @@ class Runner(RunnerHandle):
                 also if it is closed before the answer has ended.
         """
         answer = read_options(max_new_tokens, options, self.sampling)
+        if isinstance(prompt, list | tuple):
+            with self._control:
+                form = library().thimble_picture_form(self._open())
+            asked = PicturePrompt(prompt, form)
+            return self._stream(asked.generate, asked.text, answer)
         return self._stream(library().thimble_generate, prompt, answer)
 
     def _stream(
@@ -359,37 +366,6 @@ class Runner(RunnerHandle):
         runner._take(forked)
         runner._busy = self._busy
         return runner
-
-    def start_recording(self, max_calls: int = 256, max_bytes: int = 32 << 20) -> None:
-        """Records ExecuTorch's profile (an ETDump) from the next call of the model on.
-
-        May be called during an answer, from any thread; the calls of forks are recorded too. A
-        model that is not recording runs at full speed.
-
-        Args:
-            max_calls, max_bytes: limits, checked before each call of the model; later calls are
-                only counted.
-
-        Raises:
-            RunnerError: it already records, a limit is out of range, or the runner is closed.
-        """
-        check_whole("max_calls", max_calls, 1, MAX_COUNT)
-        check_whole("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
-        self._control_call(library().thimble_start_recording, max_calls, max_bytes)
-
-    def stop_recording(self, path: str | os.PathLike[str]) -> Recording:
-        """Ends the recording and writes it to a file, completely or not at all, with the model's
-        path, the processor's name, the date, and the first 1024 bytes of the last prompt.
-
-        Raises:
-            RunnerError: no recording is running, the model was not called since, the file cannot be
-                written (if its directory is the reason, the recording continues), or the runner is
-                closed.
-        """
-        counts = RecordingCounts()
-        stop = library().thimble_stop_recording
-        self._control_call(stop, encoded(path), ctypes.byref(counts))
-        return Recording(Path(path), counts.calls, counts.dropped_calls)
 
     def verify(self) -> None:
         """Checks every byte of the file, including the weights.

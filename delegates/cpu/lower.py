@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -14,6 +15,7 @@ from delegates.errors import DelegateError
 from delegates.executorch_runtime import open_program
 from delegates.limits_of.cpu import LIBRARY
 from delegates.methods import FORWARD, join, lowering
+from delegates.module import LoweredMethod
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import DelegationReport, delegation_report
 from delegates.to_executorch import Lowered, finish
@@ -42,11 +44,15 @@ def lower_methods(
     constant_methods: Mapping[str, object],
     named_data: Mapping[str, bytes],
     with_etrecord: bool,
+    modules: Mapping[str, LoweredMethod] = MappingProxyType({}),
 ) -> Lowered:
     """Lowers captured programs to the methods of one, as lower() does.
 
     Weights are stored once, and methods of one session share caches of the same name. Weights of
     several methods are not released, because each packs them.
+
+    Args:
+        modules: further methods, which are lowered already.
     """
     releasing = len(programs) == 1 and not with_etrecord
     edges: dict[str, EdgeProgramManager] = {}
@@ -62,6 +68,8 @@ def lower_methods(
         edges[method] = taken.edge
         reports[method] = delegation_report("cpu", graph_module, taken.reasons)
         _check_left(reports[method])
+    for method, (edge, report, _) in modules.items():
+        edges[method], reports[method] = edge, report
     return finish(join(edges), reports, named_data, with_etrecord, file_layout())
 
 

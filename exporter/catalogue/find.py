@@ -5,6 +5,7 @@ from pathlib import Path
 
 from exporter.catalogue.names import preset_name
 from exporter.catalogue.presets import PRESETS, resolve_model
+from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import (
     Checkpoint,
     open_checkpoint,
@@ -15,6 +16,7 @@ from exporter.checkpoint import (
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.family import Family
+from exporter.models.siglip import PARTS
 from exporter.options import ExportOptions
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
@@ -43,6 +45,9 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
         ExportError: there is no such model, checkpoint or adapter, or it is damaged.
     """
     checkpoint = _find_checkpoint(options, listener)
+    if options.sees and is_seeing(checkpoint.directory):
+        left_out = {part: n for part, n in checkpoint.left_out.items() if part not in PARTS}
+        checkpoint = replace(checkpoint, left_out=left_out)
     if checkpoint.left_out:
         parts = ", ".join(
             f"{name} ({count} tensor{'s' if count > 1 else ''})"

@@ -60,6 +60,11 @@ Examples:
     metavar="FILE",
     help="A chat template, in place of the checkpoint's own.",
 )
+@click.option(
+    "--no-vision",
+    is_flag=True,
+    help="Leave out what sees of a model that reads pictures.",
+)
 @scheme_options
 @click.option(
     "--bits",

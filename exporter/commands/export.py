@@ -62,6 +62,7 @@ def run_export(request: Request, out: Path) -> None:
             max_context_len=request.max_context_len,
             max_seq_len=request.max_seq_len,
             delegate=request.delegate,
+            vision=not request.no_vision,
             etrecord=request.etrecord,
             cache=None if request.no_cache else request.cache or default_directory(),
             max_memory=None
@@ -112,6 +113,9 @@ def _show(
             f"{quality.top1:.1%} ± {quality.top1_error:.1%} ({quality.tokens} held-out tokens)"
         )
     _show_delegation(report)
+    vision = result.report.get("vision")
+    if vision is not None:
+        click.echo(f"pictures: {vision['rows']} rows of each tile of {vision['tile']} pixels")
     if result.agreement is not None:
         error = result.agreement.error
         share = f"{error:.2g}" if error >= _LEAST_SHARE else f"less than {_LEAST_SHARE}"

@@ -16,6 +16,7 @@ class Request(Quantization):
     adapter: tuple[str, ...]
     tokenizer: Path | None
     chat_template: Path | None
+    no_vision: bool
     bits: float | None
     max_size: str | None
     max_context_len: int | None

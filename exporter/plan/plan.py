@@ -14,6 +14,7 @@ from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from exporter.options import ExportOptions
 from exporter.plan.cache_type import cached_bytes
+from exporter.seeing.sight import Sight
 from exporter.text.prepare import Text
 from quant.machine.resources import Resources
 from quant.scheme import Scheme
@@ -37,6 +38,7 @@ class Plan:
         resources: what quantizes: the cache, where large data is kept, the ranks, the device.
         file_size: estimated bytes of the file; 0 if none is written.
         sampling: the options of an answer that the model's authors set.
+        sight: what sees, if the file has it.
     """
 
     options: ExportOptions
@@ -50,11 +52,17 @@ class Plan:
     resources: Resources
     file_size: int = 0
     sampling: Mapping[str, float] = field(default_factory=dict)
+    sight: Sight | None = None
 
     @property
     def delegate(self) -> "Delegate":
         """What the program is lowered to; it is imported on first use."""
         return get_delegate(self.options.delegate)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the file has the decoder in two parts as well."""
+        return self.options.parts or self.sight is not None
 
     @cached_property
     def spec(self) -> DecoderSpec:

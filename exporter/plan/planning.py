@@ -4,8 +4,10 @@ from dataclasses import replace
 
 from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
+from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import Checkpoint
 from exporter.checkpoint.sampling import read_sampling
+from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.options import ExportOptions
 from exporter.plan.cache_type import cached_bytes
@@ -17,6 +19,7 @@ from exporter.plan.plan import Plan, empty_model
 from exporter.plan.requirements import require_supported
 from exporter.plan.rotary_notes import rotary_notes
 from exporter.plan.widths import choose_default_widths, within_budget
+from exporter.seeing.sight import open_sight
 from exporter.text.calibration import with_own_text
 from exporter.text.prepare import NO_TEXT, prepare_text
 from quant.cache.store import Cache, default_size
@@ -34,6 +37,9 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
             "chosen without rotation; --delegate cpu can, and loses less quality."
         )
     plan = read_plan(options, listener)
+    if options.sees and is_seeing(plan.checkpoint.directory):
+        plan = replace(plan, sight=open_sight(plan.checkpoint.directory))
+        _require_unrotated_rows(plan)
     if plan.text.template_fault:
         listener.note(
             "The runner's --chat will refuse this model, whose chat template is kept as text "
@@ -98,6 +104,18 @@ def _drops_rotation(limits: Limits, scheme: Scheme) -> bool:
     """Whether the delegate has no linears that rotate their inputs, as the scheme's would."""
     rotates = scheme.name != "none" and scheme.choice.rotation == "inputs"
     return rotates and not limits.rotates
+
+
+def _require_unrotated_rows(plan: Plan) -> None:
+    """
+    Raises:
+        ExportError: the embedding is rotated, and rows of pictures beside it are not.
+    """
+    if plan.scheme.name != "none" and plan.scheme.choice.folds_rotation:
+        raise ExportError(
+            f"rotation={plan.scheme.choice.rotation} rotates what the layers read, which the rows "
+            "of pictures are not; use another rotation, or leave pictures out with --no-vision."
+        )
 
 
 def _scheme_for_delegate(limits: Limits, scheme: Scheme) -> Scheme:

@@ -162,4 +162,5 @@ def other_bytes(plan: Plan) -> int:
         filled(adapter.bytes + 2 * _LINE * len(adapter.pairs))
         for adapter in plan.checkpoint.adapters
     )
-    return blobs + program + floats + routers + adapters + _RECORD
+    sight = 0 if plan.sight is None else filled(plan.sight.bytes) + stored.graph_bytes
+    return blobs + program + floats + routers + adapters + sight + _RECORD

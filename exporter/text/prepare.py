@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 
 from exporter.catalogue.find import EMBEDDED
-from exporter.chat_template import compile_chat_template, find_chat_template, first_turn
+from exporter.chat_template import (
+    TemplateText,
+    compile_chat_template,
+    find_chat_template,
+    first_turn,
+)
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.file.pte import CHAT_TEMPLATE, TOKENIZER
@@ -50,6 +55,7 @@ class Text:
             calibration.
         source: the name of the text of these two.
         sha256: SHA-256 of its files, one after the other.
+        template: the chat template itself.
     """
 
     blobs: dict[str, bytes]
@@ -61,6 +67,7 @@ class Text:
     prompts: tuple[tuple[int, ...], ...]
     source: str
     sha256: str
+    template: TemplateText | None = None
 
     @property
     def template_fault(self) -> str:
@@ -146,6 +153,7 @@ def prepare_text(
         prompts=tuple(tuple(ids) for ids in starts if len(sources) > 1 and 2 * len(ids) < window),
         source=source,
         sha256=sha256,
+        template=None if template is None else TemplateText(template, compiled.tokens),
     )
 
 

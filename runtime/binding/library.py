@@ -1,5 +1,4 @@
-"""libthimble for ctypes: the functions of thimble.h, thimble_embedder.h, thimble_hear.h and
-thimble_program.h in runtime/cpp/c_interface."""
+"""libthimble for ctypes: the functions of the headers in runtime/cpp/c_interface."""
 
 import ctypes
 from functools import cache
@@ -25,6 +24,17 @@ class RecordingCounts(ctypes.Structure):
     """thimble_recording."""
 
     _fields_ = [("calls", ctypes.c_int64), ("dropped_calls", ctypes.c_int64)]
+
+
+class Picture(ctypes.Structure):
+    """thimble_picture."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("width", ctypes.c_int64),
+        ("height", ctypes.c_int64),
+    ]
 
 
 class Options(ctypes.Structure):
@@ -204,6 +214,11 @@ def _declare(lib: ctypes.CDLL) -> None:
         "use_adapter": (number, pointer, text, text, size),
         "use_draft": (number, pointer, text, text, size),
         "generate": (number, pointer, text, size, options, TextCallback, pointer, text, size),
+        "picture_form": (text, pointer),
+        "generate_with_pictures": (
+            *(number, pointer, text, size, ctypes.POINTER(Picture), size, options),
+            *(TextCallback, pointer, text, size),
+        ),
         "interrupt": (None, pointer, ctypes.c_int32),
         "constrain": (number, pointer, ctypes.c_int32, text, size, text, size),
         "constraint_notes": (text, pointer),

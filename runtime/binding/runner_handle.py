@@ -6,11 +6,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn, Self
 
-from runtime.binding.c_arguments import text_of
-from runtime.binding.library import ERROR_SIZE, library
+from runtime.binding.c_arguments import MAX_COUNT, check_whole, encoded, text_of
+from runtime.binding.library import ERROR_SIZE, RecordingCounts, library
 from runtime.errors import RunnerError
+from runtime.recording import MAX_RECORDING_BYTES, Recording
 
 
 class RunnerHandle:
@@ -52,6 +54,37 @@ class RunnerHandle:
             if self._handle is not None:
                 library().thimble_free(self._handle)
             self._handle = None
+
+    def start_recording(self, max_calls: int = 256, max_bytes: int = 32 << 20) -> None:
+        """Records ExecuTorch's profile (an ETDump) from the next call of the model on.
+
+        May be called during an answer, from any thread; the calls of forks are recorded too. A
+        model that is not recording runs at full speed.
+
+        Args:
+            max_calls, max_bytes: limits, checked before each call of the model; later calls are
+                only counted.
+
+        Raises:
+            RunnerError: it already records, a limit is out of range, or the runner is closed.
+        """
+        check_whole("max_calls", max_calls, 1, MAX_COUNT)
+        check_whole("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
+        self._control_call(library().thimble_start_recording, max_calls, max_bytes)
+
+    def stop_recording(self, path: str | os.PathLike[str]) -> Recording:
+        """Ends the recording and writes it to a file, completely or not at all, with the model's
+        path, the processor's name, the date, and the first 1024 bytes of the last prompt.
+
+        Raises:
+            RunnerError: no recording is running, the model was not called since, the file cannot be
+                written (if its directory is the reason, the recording continues), or the runner is
+                closed.
+        """
+        counts = RecordingCounts()
+        stop = library().thimble_stop_recording
+        self._control_call(stop, encoded(path), ctypes.byref(counts))
+        return Recording(Path(path), counts.calls, counts.dropped_calls)
 
     def _interrupt(self) -> None:
         """Ends an answer in progress before its next call of the model."""

@@ -131,7 +131,8 @@ def test_the_language_model_is_read(build: Any, older: bool, tmp_path: Path) -> 
     said: list[str] = []
     listener = Quiet()
     listener.note = said.append  # type: ignore[method-assign]
-    find_checkpoint(ExportOptions(str(tmp_path), tmp_path / "model.pte"), listener)
+    options = ExportOptions(str(tmp_path), tmp_path / "model.pte", vision=False)
+    find_checkpoint(options, listener)
     parts = checkpoint.left_out
     assert said == [
         f"Exporting the language model of {checkpoint.name} alone, without "

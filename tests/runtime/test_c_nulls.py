@@ -17,7 +17,8 @@ from runtime.binding.library import (
 )
 
 FUNCTIONS = (
-    "load use_adapter use_draft generate constrain chat_start chat_begin chat_choose "
+    "load use_adapter use_draft generate generate_with_pictures constrain "
+    "chat_start chat_begin chat_choose "
     "chat_say chat_add chat_reset encode_pieces logits truncate save restore fork start_recording "
     "stop_recording verify engine_open settings_number settings_bias settings_stop "
     "settings_prediction settings_tokens engine_submit_with encode_prompt program_load "
@@ -26,7 +27,8 @@ FUNCTIONS = (
 ).split()
 SILENT = (
     "adapters adapter_at adapter interrupt constraint_notes chat_end chat_turns chat_turns_of "
-    "stats encode token_text chat_template vocab_size length settings_free settings_special "
+    "stats encode token_text chat_template picture_form vocab_size length settings_free "
+    "settings_special "
     "use_settings engine_cancel engine_step engine_free free program_methods program_signature "
     "program_outputs "
     "program_free transcriber_languages transcriber_language_at transcriber_interrupt "

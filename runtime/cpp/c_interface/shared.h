@@ -43,6 +43,7 @@ struct thimble_runner {
   std::string notes;          ///< of the constraint
   std::string chat_template;  ///< as JSON, once it was asked for
   std::string file_settings;  ///< the same
+  std::string picture_form;   ///< the same
 };
 
 namespace thimble {

@@ -48,6 +48,9 @@ class LoadedMethod {
   /// Records what run() does; may be used from any thread.
   Recorder& recorder() { return program_->recorder(); }
 
+  /// What it is a method of.
+  OpenProgram& open_program() { return *program_; }
+
   /// A named blob, in place, valid as long as the program; empty if not found.
   std::string_view named_data(const char* name) { return program_->named_data(name); }
 

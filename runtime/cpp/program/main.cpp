@@ -17,6 +17,7 @@
 #include "program/embed_lines.h"
 #include "program/interrupt.h"
 #include "program/options.h"
+#include "program/picture_files.h"
 #include "program/recording_signal.h"
 #include "program/standard_output.h"
 #include "program/tensor_files.h"
@@ -36,8 +37,13 @@ int fail(const Status& status, int code) {
 
 Result<int> continue_prompt(Runner& runner, const Options& options,
                             const GenerateOptions& generate) {
-  const Result<std::vector<int32_t>> tokens = runner.encode_prompt(*options.prompt);
+  const Result<std::vector<Picture>> pictures = read_pictures(options.images);
+  if (!pictures.ok()) return pictures.status();
+  const Result<std::vector<int32_t>> tokens =
+      pictures->empty() ? runner.encode_prompt(*options.prompt)
+                        : runner.encode_prompt(*options.prompt, *pictures, &interrupted());
   if (!tokens.ok()) return tokens.status();
+  if (interrupted()) return kInterrupted;
   StandardOutput output;
   const Status status = runner.generate(*tokens, generate, output.callback());
   if (!status.ok()) return status;
@@ -53,6 +59,7 @@ Status check_names(const Options& options) {
   std::vector<std::string> files{options.model};
   std::vector<std::string> outputs{options.etdump, options.json, options.session};
   for (const NamedFile& file : options.inputs) files.push_back(file.path);
+  files.insert(files.end(), options.images.begin(), options.images.end());
   for (const NamedFile& file : options.outputs) outputs.push_back(file.path);
   for (const std::string& path : outputs) {
     if (path.empty()) continue;

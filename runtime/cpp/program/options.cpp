@@ -1,10 +1,6 @@
 #include "program/options.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -14,45 +10,12 @@
 
 #include "answer/answer_numbers.h"
 #include "constraint/json.h"
+#include "program/option_values.h"
 #include "program/text_file.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
 namespace {
-
-std::string format(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.15g", value);
-  return text;
-}
-
-/// Reads all of `text` as a number in [low, high].
-Status read_real(const std::string& name, const std::string& text, double low, double high,
-                 double* value) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const bool whole = !text.empty() && *end == '\0' && std::isfinite(number);
-  if (!whole || number < low || number > high) {
-    return Status::error(name + " is '" + text + "', but must be a number from " + format(low) +
-                         " to " + format(high));
-  }
-  *value = number;
-  return {};
-}
-
-Status read_integer(const std::string& name, const std::string& text, uint64_t low, uint64_t high,
-                    uint64_t* value) {
-  errno = 0;
-  char* end = nullptr;
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  const uint64_t number = digits ? std::strtoull(text.c_str(), &end, 10) : 0;
-  if (!digits || errno == ERANGE || number < low || number > high) {
-    return Status::error(name + " is '" + text + "', but must be a whole number from " +
-                         std::to_string(low) + " to " + std::to_string(high));
-  }
-  *value = number;
-  return {};
-}
 
 /// One option: its names, and what its value (or its presence, for a flag) does.
 struct Option {
@@ -188,13 +151,17 @@ Option choice(const std::string& name, Options* options) {
           }};
 }
 
-Option stop(const std::string& name, std::vector<std::string>* texts) {
-  return {name, "", true, [texts](const std::string& name, const std::string& text) {
+/// Each use adds one, in some form.
+Option each(const std::string& name, std::vector<std::string>* values,
+            std::string (*form)(std::string_view)) {
+  return {name, "", true, [values, form](const std::string& name, const std::string& text) {
             if (text.empty()) return Status::error(name + " needs a value");
-            texts->push_back(with_valid_utf8(text));
+            values->push_back(form(text));
             return Status();
           }};
 }
+
+std::string as_given(std::string_view text) { return std::string(text); }
 
 /// Each use adds a file, as FILE or NAME=FILE: a name has neither a slash nor a dot.
 Option tensor_file(const std::string& name, std::vector<NamedFile>* files) {
@@ -237,7 +204,7 @@ std::vector<Option> all_options(Options* options) {
       maybe_empty("--prompt", "-p", &options->prompt),
       prompt_file("--prompt-file", "-f", options),
       bias("--logit-bias", &answer.sampler.changes),
-      stop("--stop", &answer.output.stop),
+      each("--stop", &answer.output.stop, with_valid_utf8),
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
       integer("--threads", "", 1, kMaxThreads, &options->load.threads),
       cache_type("--kv-cache", &options->load.cache_type),
@@ -278,10 +245,8 @@ std::vector<Option> all_options(Options* options) {
       flag("--chat", &options->chat),
       flag("--embed", &options->embed),
       maybe_empty("--prompt-name", "", &options->prompt_name),
-      {"--audio", "", true,
-       [options](const std::string&, const std::string& path) {
-         return options->audio.push_back(path), Status();
-       }},
+      each("--audio", &options->audio, as_given),
+      each("--image", &options->images, as_given),
       text("--language", &options->language),
       text("--task", &options->task),
       text("--format", &options->format),
@@ -329,6 +294,14 @@ Status check(const Options& options) {
     return Status::error(
         "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
         "model of language: pass one of both");
+  }
+  if (!options.images.empty() && (!options.prompt || options.chat || options.embed)) {
+    return Status::error(
+        "--image needs -p TEXT, which may be empty, and neither --chat nor --embed");
+  }
+  if (!options.images.empty() && !options.session.empty()) {
+    return Status::error(
+        "a session with pictures cannot be saved: leave out --session, or --image");
   }
   if (!options.audio.empty() && (options.chat || options.embed || options.takes_tensors())) {
     return Status::error(

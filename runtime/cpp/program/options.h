@@ -43,6 +43,7 @@ struct Options {
   bool embed = false;
   std::optional<std::string> prompt_name;  ///< of --embed
   std::vector<std::string> audio;          ///< files of sound; "-": standard input
+  std::vector<std::string> images;         ///< files of pictures, before the prompt
   std::string language;                    ///< of --audio; "": the model tells
   std::string task = "transcribe";         ///< of it, or "translate"
   std::string format = "text";             ///< of its output: "srt", "vtt" or "json" too

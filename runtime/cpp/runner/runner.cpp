@@ -6,6 +6,7 @@
 
 #include "answer/answer.h"
 #include "model/session_file.h"
+#include "see/prompt_with_pictures.h"
 
 namespace thimble {
 namespace {
@@ -58,6 +59,25 @@ Runner::Runner(std::shared_ptr<Model> model, int32_t cache)
 
 Runner::~Runner() {
   if (cache_ != 0) model_->give_up(cache_);
+}
+
+Result<Sight*> Runner::sight() {
+  if (sight_ == nullptr) {
+    Result<std::shared_ptr<Sight>> sight = Sight::load(program().open_program());
+    if (!sight.ok()) return sight.status();
+    sight_ = std::move(*sight);
+  }
+  return sight_.get();
+}
+
+Result<std::vector<int32_t>> Runner::encode_prompt(std::string_view prompt,
+                                                   const std::vector<Picture>& pictures,
+                                                   const std::atomic<bool>* interrupted) {
+  const Result<Sight*> sight = this->sight();
+  if (!sight.ok()) return sight.status();
+  auto tokens = encode_with_pictures(**sight, *model_, prompt, pictures, interrupted);
+  if (is_set(interrupted)) stats_.stop_reason = StopReason::kInterrupted;
+  return tokens;
 }
 
 Status Runner::choose_cache() const {
@@ -129,6 +149,9 @@ Result<SessionHandle*> Runner::own_session(const char* verb) const {
 Status Runner::save(const std::string& path) const {
   const Result<SessionHandle*> session = own_session("saved");
   if (!session.ok()) return session.status();
+  if (std::any_of(cached_.begin(), cached_.end(), is_row)) {
+    return Status::error("a session with pictures cannot be saved: leave out --session");
+  }
   const Status allowed = model_->file().check_output(path);
   if (!allowed.ok()) return allowed;
   SavedSession saved;
@@ -169,6 +192,7 @@ Result<std::unique_ptr<Runner>> Runner::fork() const {
   runner->conversations_.restore(conversations_.current());
   runner->stats_.adapter = stats_.adapter;
   runner->drafter_ = drafter_;
+  runner->sight_ = sight_;
   return runner;
 }
 
@@ -253,8 +277,10 @@ Result<const float*> Runner::logits_after(const std::vector<int32_t>& tokens) {
 
 Result<const float*> Runner::forward(const std::vector<int64_t>& tokens, size_t logit_rows) {
   const auto start_pos = static_cast<int64_t>(cached_.size());
+  const bool sees = std::any_of(tokens.begin(), tokens.end(), is_row);
   const Result<const float*> logits =
-      logit_rows == 1
+      sees ? sight_->read(tokens, start_pos)
+      : logit_rows == 1
           ? program().run(tokens, start_pos)
           : program().run(tokens, {{cache_, start_pos, static_cast<int64_t>(tokens.size()),
                                     static_cast<int64_t>(logit_rows), nullptr}});
@@ -288,7 +314,8 @@ Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const S
   std::vector<int32_t> draft;
   const auto room = std::min(program().room_behind(all.size()),
                              program().max_seq_len() - static_cast<int64_t>(tokens.size()));
-  if (drafter_ != nullptr && room > 0) {
+  // No drafter reads pictures.
+  if (drafter_ != nullptr && room > 0 && std::none_of(all.begin(), all.end(), is_row)) {
     Result<std::vector<int32_t>> proposed = drafter_->propose(
         all, std::min(kMostDraft, static_cast<size_t>(room)), call_costs_, sampler);
     if (!proposed.ok()) return proposed.status();
@@ -313,7 +340,8 @@ Status Runner::drop_ahead() {
 
 Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                         const TextCallback& on_text) {
-  Status status = model_->check_context(tokens);
+  const std::vector<int32_t> text = sight_ == nullptr ? tokens : sight_->with_places(tokens);
+  Status status = model_->check_context(text);
   if (status.ok()) status = check_bias(options.sampler.changes, program().vocab_size());
   if (!status.ok()) return status;
   Stopwatch watch;
@@ -327,7 +355,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
     return {};
   }
 
-  Answer answer(*model_, options, tokens, on_text, &stats_);
+  Answer answer(*model_, options, text, on_text, &stats_);
   Stopwatch decode_watch;
   for (bool first = true;; first = false) {
     status = answer.choose(*logits);

@@ -15,7 +15,9 @@
 #include "draft/drafter.h"
 #include "draft/verified_draft.h"
 #include "model/model.h"
+#include "picture/picture.h"
 #include "runner/conversations.h"
+#include "see/sight.h"
 
 namespace thimble {
 
@@ -36,6 +38,15 @@ class Runner {
   Result<std::vector<int32_t>> encode_prompt(std::string_view prompt) const {
     return model_->encode_prompt(prompt);
   }
+
+  /// What sees of the model; fails if it does not.
+  Result<Sight*> sight();
+
+  /// The tokens of a prompt with pictures, as prompt_with_pictures() writes it; those below 0 are
+  /// rows of pictures. Empty if interrupted. Fails if the model does not see.
+  Result<std::vector<int32_t>> encode_prompt(std::string_view prompt,
+                                             const std::vector<Picture>& pictures,
+                                             const std::atomic<bool>* interrupted);
 
   /// Compiles a constraint for GenerateOptions, null if the text is none; the runner must outlive
   /// it.
@@ -146,6 +157,7 @@ class Runner {
   int32_t cache_;                ///< its number in the session
   std::vector<int32_t> cached_;  ///< the tokens whose keys and values are in the cache
   Conversations conversations_;
+  std::shared_ptr<Sight> sight_;  ///< null: no picture was seen
   std::shared_ptr<Drafter> drafter_;
   VerifiedDraft ahead_;
   CallCosts call_costs_;

@@ -1,0 +1,18 @@
+"""Which directories hold models that see. Importing this module is fast."""
+
+from pathlib import Path
+
+from exporter.catalogue.weight_files import CONFIG
+from exporter.errors import ExportError
+from exporter.json_object import read_object
+
+SEEING = ("smolvlm", "idefics3")  # what model_type names, of exporter.models.siglip
+
+
+def is_seeing(directory: Path) -> bool:
+    """Whether a directory holds a model that reads pictures and text, by its config."""
+    try:
+        fields = read_object(directory / CONFIG)
+    except (OSError, ExportError):  # what reads it as a decoder's says why it cannot be read
+        return False
+    return fields.get("model_type") in SEEING and fields.get("vision_config") is not None

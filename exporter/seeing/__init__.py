@@ -1,0 +1,1 @@
+"""Models that see: how pictures become rows of a language model."""

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "thimble.h"
+
+/// libthimble: pictures for language models that see. The rules of thimble.h hold here too.
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// A picture. It is a PNG, JPEG, WebP or PPM file of `size` bytes in memory where width and height
+/// are 0; else rows of pixels, each red, green and blue, of 3 * width * height bytes.
+typedef struct {
+  const uint8_t* data;
+  size_t size;
+  int64_t width;
+  int64_t height;
+} thimble_picture;
+
+/// Returns how the model is asked about pictures, as JSON: `place`, the text that stands for one in
+/// a prompt, and `before` and `after`, the model's template around a question, which may be "". ""
+/// if it does not see. Valid until the next call.
+THIMBLE_API const char* thimble_picture_form(thimble_runner* runner);
+
+/// As thimble_generate(), of a prompt with pictures. A prompt that has a place for each is
+/// continued; one without places is a question about them. Equal pictures are computed once, where
+/// they are remembered: the last ones up to 64 MiB. Returns 0, or 1 on failure.
+THIMBLE_API int thimble_generate_with_pictures(thimble_runner* runner, const char* prompt,
+                                               size_t prompt_size, const thimble_picture* pictures,
+                                               size_t count, const thimble_options* options,
+                                               thimble_text_callback on_text, void* context,
+                                               char* error, size_t error_size);
+
+#ifdef __cplusplus
+}
+#endif

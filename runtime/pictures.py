@@ -1,0 +1,88 @@
+"""Prompts with pictures, as Runner.generate() takes them."""
+
+import ctypes
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runtime.binding.library import Picture, library
+from runtime.errors import RunnerError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# A text, or {"image": ...}: a path, the bytes of a file, or pixels.
+Part = str | Mapping[str, Any]
+
+
+class PicturePrompt:
+    """A question of texts and pictures, in order.
+
+    Attributes:
+        text: the prompt, with the model's template around it and a place for each picture.
+        pictures: as the library takes them; valid as long as this.
+    """
+
+    def __init__(self, parts: Sequence[Part], form: bytes) -> None:
+        """
+        Args:
+            form: thimble_picture_form()'s answer.
+
+        Raises:
+            RunnerError: a part is something else, or cannot be read; or the model does not see.
+        """
+        pictures = [part for part in parts if not isinstance(part, str)]
+        if pictures and not form:
+            raise RunnerError(
+                "the model does not see: leave the pictures out, or load one that was exported "
+                "with what sees"
+            )
+        known = json.loads(form) if form else {"place": "", "before": "", "after": ""}
+        texts = [part if isinstance(part, str) else known["place"] for part in parts]
+        self.text = "".join((known["before"], *texts, known["after"]))
+        self._kept = [_read(part) for part in pictures]
+        self.pictures = (Picture * len(self._kept))(*(picture for picture, _ in self._kept))
+
+    def generate(self, handle: int, prompt: bytes, size: int, *answer: object) -> int:
+        """Calls thimble_generate_with_pictures() as thimble_generate() is called."""
+        function = library().thimble_generate_with_pictures
+        return int(function(handle, prompt, size, self.pictures, len(self.pictures), *answer))
+
+
+def _read(part: Part) -> tuple[Picture, object]:
+    """Returns a picture as the library takes it, and what owns its bytes."""
+    if not isinstance(part, Mapping) or set(part) != {"image"}:
+        raise RunnerError(
+            f"a part of the prompt is {part!r}, but must be a text or {{'image': ...}}"
+        )
+    image = part["image"]
+    if isinstance(image, str | os.PathLike):
+        try:
+            image = Path(image).read_bytes()
+        except OSError as error:
+            raise RunnerError(
+                f"cannot read the picture {part['image']}: {error.strerror}"
+            ) from None
+    if isinstance(image, bytes | bytearray | memoryview):
+        data = bytes(image)
+        return Picture(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data), 0, 0), data
+    pixels = _pixels(image)
+    height, width = pixels.shape[:2]
+    return Picture(pixels.ctypes.data, pixels.nbytes, width, height), pixels
+
+
+def _pixels(image: object) -> "NDArray[np.uint8]":
+    import numpy as np
+
+    pixels = np.asarray(image)
+    if pixels.dtype == np.uint8 and pixels.ndim == 2:
+        pixels = np.repeat(pixels[..., None], 3, axis=2)
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
+        raise RunnerError(
+            f"a picture is an array of {pixels.dtype} {pixels.shape}, but must be a path, the "
+            "bytes of a file, or uint8 (height, width, 3) or (height, width)"
+        )
+    return np.ascontiguousarray(pixels)
