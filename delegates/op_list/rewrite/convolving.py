@@ -33,7 +33,7 @@ def convolve(layouts: Layouts, node: Node) -> Placed | None:
         return None
     stride, dilation = (_both(given[name], len(kernel)) for name in ("stride", "dilation"))
     padding = _padding(given["padding"], kernel, dilation)
-    placed = layouts.place(x)
+    placed = layouts.of_each_sample(x)
     if placed is None:
         return None
     placed, padding = _without_zeros(placed, padding)
@@ -167,7 +167,7 @@ def _is_planar(placed: Placed, places: int) -> bool:
 
 def pool(layouts: Layouts, node: Node) -> Placed | None:
     """The mean, or the largest number, of each window over a picture."""
-    given, placed = arguments(node), layouts.place(args_of(node)[0])
+    given, placed = arguments(node), layouts.of_each_sample(args_of(node)[0])
     if placed is None or placed.index.dim() != 4 or not is_float(node):
         return None
     _, channels, height, width = placed.index.shape
@@ -196,7 +196,7 @@ def pool(layouts: Layouts, node: Node) -> Placed | None:
 
 def mean(layouts: Layouts, node: Node) -> Placed | None:
     """Over all places of each channel."""
-    given, placed = arguments(node), layouts.place(args_of(node)[0])
+    given, placed = arguments(node), layouts.of_each_sample(args_of(node)[0])
     if placed is None or placed.factor is not None:
         return None
     dims, keeps = placed.index.dim(), True
