@@ -17,14 +17,14 @@ _library.define(
     "Tensor? bias=None, bool bias_heads=False, bool bias_parts=False) -> Tensor"
 )
 _library.define(
-    "patches(Tensor x, bool planar, int[2] size, int[2] kernel, int[2] stride, int[2] padding, "
+    "patches(Tensor x, bool planar, int[2] size, int[2] kernel, int[2] stride, int[4] padding, "
     "int[2] dilation) -> Tensor"
 )
 _library.define("gather(Tensor x, Tensor places, int piece, int width) -> Tensor")
 _library.define("pool_rows(Tensor x, Tensor places, int count, bool largest) -> Tensor")
 _library.define(
     "depthwise(Tensor x, Tensor weight, Tensor? bias, int[2] size, int[2] kernel, int[2] stride, "
-    "int[2] padding, int[2] dilation) -> Tensor"
+    "int[4] padding, int[2] dilation) -> Tensor"
 )
 _library.define("pointwise(Tensor x, str function, float number) -> Tensor")
 _library.define("constant(Tensor table, Tensor sample) -> Tensor")
@@ -120,13 +120,14 @@ def patches(
     Args:
         x: planar (batch, channels, ...), else (batch, height * width, channels).
         size: height and width.
+        padding: zeros above, below, left and right.
 
     Returns:
         (batch, windows, columns). Columns: planar channels of kernel numbers; else kernel numbers
         of channels.
     """
     pictures = (x if planar else x.transpose(1, 2)).reshape(x.shape[0], -1, *size)
-    columns = F.unfold(pictures, tuple(kernel), tuple(dilation), tuple(padding), tuple(stride))
+    columns = F.unfold(_padded(pictures, padding), tuple(kernel), tuple(dilation), 0, tuple(stride))
     if planar:
         return columns.transpose(1, 2).contiguous()
     by_channel = columns.unflatten(1, (pictures.shape[1], -1))
@@ -149,6 +150,7 @@ def depthwise(
         x: (batch, height * width, channels).
         weight: (kernel numbers * channels,), channels side by side.
         size: height and width.
+        padding: zeros above, below, left and right.
 
     Returns:
         (batch, windows, channels).
@@ -156,8 +158,8 @@ def depthwise(
     channels = x.shape[2]
     pictures = x.transpose(1, 2).reshape(x.shape[0], channels, *size)
     taps = weight.view(-1, channels).t().reshape(channels, 1, *kernel)
-    sides = tuple(stride), tuple(padding), tuple(dilation)
-    y = F.conv2d(pictures, taps, bias, *sides, channels)
+    pictures = _padded(pictures, padding)
+    y = F.conv2d(pictures, taps, bias, tuple(stride), 0, tuple(dilation), channels)
     return y.flatten(2).transpose(1, 2).contiguous()
 
 
@@ -180,9 +182,33 @@ def constant(table: Tensor, sample: Tensor) -> Tensor:
     return table.expand(sample.shape[0], -1, -1).clone()
 
 
-def windows(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    """How many windows a side of a picture has."""
-    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+def _padded(pictures: Tensor, padding: Sequence[int]) -> Tensor:
+    above, below, left, right = padding
+    return F.pad(pictures, (left, right, above, below))
+
+
+def windows(size: int, kernel: int, stride: int, padding: Sequence[int], dilation: int) -> int:
+    """How many windows a side of a picture has.
+
+    Args:
+        padding: zeros before and behind it.
+    """
+    return (size + sum(padding) - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def sides(
+    size: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> list[tuple[int, int, int, Sequence[int], int]]:
+    """What windows() takes, vertical and horizontal.
+
+    Args:
+        padding: zeros above, below, left and right.
+    """
+    return list(zip(size, kernel, stride, (padding[:2], padding[2:]), dilation, strict=True))
 
 
 for _function in (
@@ -209,16 +235,16 @@ def _fake_patches(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Tensor:
-    down, across = map(windows, size, kernel, stride, padding, dilation)
+    down, across = (windows(*side) for side in sides(size, kernel, stride, padding, dilation))
     channels = x.shape[1] if planar else x.shape[2]
     return x.new_empty(x.shape[0], down * across, channels * kernel[0] * kernel[1])
 
 
 @torch.library.register_fake("thimble::depthwise", lib=_library)
 def _fake_depthwise(
-    x: Tensor, weight: Tensor, bias: Tensor | None, *sides: Sequence[int]
+    x: Tensor, weight: Tensor, bias: Tensor | None, *numbers: Sequence[int]
 ) -> Tensor:
-    down, across = map(windows, *sides)
+    down, across = (windows(*side) for side in sides(*numbers))
     return x.new_empty(x.shape[0], down * across, x.shape[2])
 
 

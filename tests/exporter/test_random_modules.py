@@ -12,8 +12,11 @@ from torch.utils._pytree import tree_leaves
 
 import exporter.module.pipeline as pipeline
 from exporter.errors import ExportError
+from exporter.module.agreement import difference
 from exporter.module.options import ModuleOptions
-from exporter.module.source import _read
+from exporter.module.rounding import in_float64
+from exporter.module.samples import Sample
+from exporter.module.source import Inputs, _read
 from exporter.module.source_name import SourceName
 from runtime import Program
 
@@ -38,26 +41,32 @@ def check(case: Case, path: Path, monkeypatch: pytest.MonkeyPatch, delegate: str
             arrays = [x.float() if x.dtype is torch.bfloat16 else x for x in given]
             found: Any = program(*(x.numpy() for x in arrays))
             got = list(found.values()) if isinstance(found, dict) else [found]
-            for expected, numbers in zip(want, got, strict=True):
+            for place, (expected, numbers) in enumerate(zip(want, got, strict=True)):
                 most = _TOLERANCES.get(expected.dtype, 1e-4)
                 wanted = expected.double().numpy()
                 assert numbers.shape == wanted.shape
                 apart = np.abs(numbers.astype(np.float64) - wanted).max()
-                assert apart <= most * max(np.abs(wanted).max(), 1e-6), case.module.described()
+                scale = max(np.abs(wanted).max(), 1e-6)
+                if apart > most * scale and expected.dtype is torch.float32:
+                    exact = in_float64(case.module, Sample("", (Inputs(given),)))
+                    assert exact is not None
+                    most = min(8 * difference(expected.double(), exact[0][place]), 1e-2)
+                assert apart <= most * scale, case.module.described()
 
 
 # Without those whose views torch.export refuses.
-CHOSEN, FURTHER = (0, 2, 3, 6), (5, *range(7, 12))
+CHOSEN, FURTHER = (0, 2, 3, 6), (5, *range(7, 12), 269)
+REST = sorted({*range(12, 400)} - {*FURTHER})
 
 
-@pytest.mark.parametrize("seed", [*CHOSEN, *checked(FURTHER), *soaked(range(12, 400))])
+@pytest.mark.parametrize("seed", [*CHOSEN, *checked(FURTHER), *soaked(REST)])
 def test_a_random_module(
     seed: int, tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(random_module(seed), tmp_path / "module.pte", monkeypatch)
 
 
-@pytest.mark.parametrize("seed", soaked(range(400, 600)))
+@pytest.mark.parametrize("seed", [*checked((407,)), *soaked({*range(400, 600)} - {407})])
 def test_a_random_module_of_two_delegates(
     seed: int, tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,29 +84,30 @@ class Looking(nn.Module):
 
 
 class Filtering(nn.Module):
-    """Convolutions of channels and of groups, with norms of batches and bounded activations."""
+    """Convolutions of channels and of groups, with norms of batches and bounded activations; one
+    side of a picture has more zeros than the other."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(3, 20, 3, stride=2, padding=1, bias=False)
+        self.stem = nn.Conv2d(3, 20, 3, stride=2, bias=False)
         self.each = nn.Conv2d(20, 20, (3, 5), stride=(2, 1), padding=(1, 2), groups=20, bias=False)
         self.twice = nn.Conv2d(20, 40, 3, padding=2, dilation=2, groups=20)
         self.grouped = nn.Conv2d(40, 64, 3, padding=1, groups=4)
         self.slope = nn.PReLU(64, init=0.3)
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in (20, 20, 64))
-        self.sound = nn.Conv1d(64, 64, 4, padding=3, groups=64)
+        self.sound = nn.Conv1d(64, 64, 4, padding="same", groups=64)
         with torch.no_grad():
             for norm in self.norms:
                 norm.running_mean.normal_()
                 norm.running_var.uniform_(0.5, 2)
 
     def forward(self, picture: Tensor) -> tuple[Tensor, Tensor]:
-        x = F.relu6(self.norms[0](self.stem(picture)))
-        x = F.hardswish(self.norms[1](self.each(x)))
+        x = F.relu6(self.norms[0](self.stem(F.pad(picture, (0, 1, 2, 1)))))
+        x = F.hardswish(self.norms[1](self.each(F.pad(x, (1, 0)))))
         x = self.twice(x).clamp(-0.5, 0.75)
         x = self.slope(self.norms[2](self.grouped(x)))
         y = F.leaky_relu(self.sound(x.flatten(2)), 0.2)
-        return F.hardsigmoid(x), y[..., :-3]
+        return F.hardsigmoid(x), y
 
 
 def make_seeing() -> object:

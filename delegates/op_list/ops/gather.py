@@ -1,9 +1,9 @@
 """A sample's numbers in another order."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import Tensor
 from torch.fx import Node
 
 from delegates.op_list.graph import args_of
@@ -19,7 +19,8 @@ class Gather(Op):
     """
     Attributes:
         piece: numbers that stay together.
-        indices: of the input's pieces, for each of the output's; -1: zeros.
+        indices: of the input's pieces, for each of the output's; -1: zeros. While calls are
+            chosen, it has no numbers, only a shape.
     """
 
     READS: ClassVar = ("input",)
@@ -29,10 +30,10 @@ class Gather(Op):
 
     input: Rows
     piece: int
-    indices: Sequence[int]
+    indices: Tensor
 
     def fields(self, places: Places) -> list[Field]:
-        indices = Indices(tuple(_ZEROS if index < 0 else index for index in self.indices))
+        indices = Indices(tuple(_ZEROS if index < 0 else index for index in self.indices.tolist()))
         return [places.slot(self.input), places.slot(self.output), self.piece, indices]
 
 
@@ -45,7 +46,7 @@ def match_gather(node: Node, values: Values) -> Gather | Refused:
         nodes=[node],
         input=values.rows(x),
         piece=piece,
-        indices=values.constants.tensor(places).tolist(),
+        indices=values.constants.tensor(places),
     )
 
 

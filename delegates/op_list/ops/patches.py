@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch.fx import Node
 
 from delegates.op_list.graph import args_of
-from delegates.op_list.operators import windows
+from delegates.op_list.operators import sides, windows
 from delegates.op_list.ops.op import Field, Matchers, Op, Places, Side, Values
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows, is_rows, said_shape
@@ -47,15 +47,15 @@ def match_patches(node: Node, values: Values) -> Patches | Refused:
 def sides_of(numbers: Sequence[Sequence[int]]) -> tuple[Side, Side]:
     """
     Args:
-        numbers: sizes, kernel, stride, padding, dilation, each vertical and horizontal.
+        numbers: sizes, kernel, stride, padding, dilation, as operators have them.
     """
-    vertical, horizontal = (_side(*side) for side in zip(*numbers, strict=True))
+    vertical, horizontal = (_side(*side) for side in sides(*numbers))
     return vertical, horizontal
 
 
-def _side(size: int, kernel: int, stride: int, padding: int, dilation: int) -> Side:
+def _side(size: int, kernel: int, stride: int, padding: Sequence[int], dilation: int) -> Side:
     output = windows(size, kernel, stride, padding, dilation)
-    return Side(size, kernel, stride, padding, dilation, output)
+    return Side(size, kernel, stride, padding[0], dilation, output)
 
 
 MATCHERS: Matchers = {"thimble::patches": (match_patches,)}

@@ -1,9 +1,9 @@
 """The mean, or the largest numbers, of some rows of a sample."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import Tensor
 from torch.fx import Node
 
 from delegates.op_list.graph import args_of
@@ -18,7 +18,7 @@ class PoolRows(Op):
     Attributes:
         count: rows for each of the output's.
         largest: whether it takes the largest number of each column; else the mean.
-        indices: of the input's rows.
+        indices: of the input's rows; while calls are chosen, only a shape.
     """
 
     READS: ClassVar = ("input",)
@@ -29,11 +29,11 @@ class PoolRows(Op):
     input: Rows
     count: int
     largest: bool
-    indices: Sequence[int]
+    indices: Tensor
 
     def fields(self, places: Places) -> list[Field]:
         slots = places.slot(self.input), places.slot(self.output)
-        return [*slots, self.count, self.largest, Indices(tuple(self.indices))]
+        return [*slots, self.count, self.largest, Indices(tuple(self.indices.tolist()))]
 
     @property
     def label(self) -> str:
@@ -50,7 +50,7 @@ def match_pool_rows(node: Node, values: Values) -> PoolRows | Refused:
         input=values.rows(x),
         count=count,
         largest=largest,
-        indices=values.constants.tensor(places).tolist(),
+        indices=values.constants.tensor(places),
     )
 
 

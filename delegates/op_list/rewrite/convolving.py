@@ -10,6 +10,7 @@ from torch.fx import Node
 
 from delegates.op_list.graph import args_of
 from delegates.op_list.layout import BLOCK_ROWS
+from delegates.op_list.operators import sides as each_side
 from delegates.op_list.operators import windows
 from delegates.op_list.rewrite.editing import is_float
 from delegates.op_list.rewrite.layouts import Layouts
@@ -30,17 +31,16 @@ def convolve(layouts: Layouts, node: Node) -> Placed | None:
     kernel = tuple(constants[weight].shape[2:])
     if x.meta["val"].dim() != len(kernel) + 2 or len(kernel) > 2:
         return None
-    if isinstance(given["padding"], str):
-        given["padding"] = _named_padding(given, kernel)
-        if given["padding"] is None:
-            return None
-    sides = [tuple(x.meta["val"].shape[2:]), kernel]
-    sides += [_both(given[name], len(kernel)) for name in ("stride", "padding", "dilation")]
-    if len(kernel) == 1:  # a sound is a picture of one row
-        sides = [(one, *side) for one, side in zip((1, 1, 1, 0, 1), sides, strict=True)]
-    placed = layouts.place(x)
+    stride, dilation = (_both(given[name], len(kernel)) for name in ("stride", "dilation"))
+    padding = _padding(given["padding"], kernel, dilation)
+    placed = layouts.of_each_sample(x)
     if placed is None:
         return None
+    placed, padding = _without_zeros(placed, padding)
+    sides = [tuple(placed.index.shape[2:]), kernel, stride, padding, dilation]
+    if len(kernel) == 1:  # a sound is a picture of one row
+        front = ((1,), (1,), (1,), (0, 0), (1,))
+        sides = [(*one, *side) for one, side in zip(front, sides, strict=True)]
     if given["groups"] > 1:
         return _of_groups(layouts, node, placed, sides, given["groups"])
     numbers = constants[weight]
@@ -131,7 +131,7 @@ def _of_windows(
     layouts: Layouts, rows: Node, sides: Sequence[tuple[int, ...]], weight: Tensor
 ) -> Placed:
     """The value of a convolution whose rows are windows."""
-    places = tuple(map(windows, *sides))[4 - weight.dim() :]
+    places = [windows(*side) for side in each_side(*sides)][4 - weight.dim() :]
     natural = layouts.natural(rows, (layouts.samples, *places, len(weight)))
     return Placed(rows, natural.index.movedim(-1, 1))
 
@@ -148,7 +148,7 @@ def _as_linear(
     """The rows of a dense convolution.
 
     Args:
-        sides: for each, sizes, kernel, stride, padding, dilation.
+        sides: sizes, kernel, stride, padding, dilation, as operators have them.
         weight: (outputs, channels, ...).
         scales: of the integers of a weight; None: it is floats.
     """
@@ -158,7 +158,7 @@ def _as_linear(
     if rows is None:
         return None
     matrix = editing.fresh(node, (weight if planar else weight.movedim(1, -1)).flatten(1))
-    if planar or sides[1:4] != [(1, 1), (1, 1), (0, 0)]:
+    if planar or sides[1:4] != [(1, 1), (1, 1), (0,) * 4]:
         rows = editing.call(node, _thimble.patches.default, rows, planar, *map(list, sides))
     added = None if bias is None else editing.fresh(node, bias)
     if scales is not None:
@@ -187,7 +187,7 @@ def _is_planar(placed: Placed, places: int) -> bool:
 
 def pool(layouts: Layouts, node: Node) -> Placed | None:
     """The mean, or the largest number, of each window over a picture."""
-    given, placed = arguments(node), layouts.place(args_of(node)[0])
+    given, placed = arguments(node), layouts.of_each_sample(args_of(node)[0])
     if placed is None or placed.index.dim() != 4 or not is_float(node):
         return None
     _, channels, height, width = placed.index.shape
@@ -216,7 +216,7 @@ def pool(layouts: Layouts, node: Node) -> Placed | None:
 
 def mean(layouts: Layouts, node: Node) -> Placed | None:
     """Over all places of each channel."""
-    given, placed = arguments(node), layouts.place(args_of(node)[0])
+    given, placed = arguments(node), layouts.of_each_sample(args_of(node)[0])
     if placed is None or placed.factor is not None:
         return None
     dims, keeps = placed.index.dim(), True
@@ -258,13 +258,29 @@ def _windows(size: tuple[int, int], sides: Sequence[Any], out: Sequence[int]) ->
     return None if bool((flat < 0).all(1).any()) else flat
 
 
-def _named_padding(given: dict[str, Any], kernel: Sequence[int]) -> tuple[int, ...] | None:
-    """Zeros on each side of a picture; None if one end has more than the other."""
-    if given["padding"] == "valid":
-        return (0,) * len(kernel)
-    dilation = _both(given["dilation"], len(kernel))
-    both = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
-    return None if any(zeros % 2 for zeros in both) else tuple(zeros // 2 for zeros in both)
+def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
+    """Zeros before and behind each side of a picture."""
+    if padding == "same":
+        both = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
+        return tuple(part for zeros in both for part in (zeros // 2, zeros - zeros // 2))
+    numbers = _both(0 if padding == "valid" else padding, len(kernel))
+    return tuple(part for zeros in numbers for part in (zeros, zeros))
+
+
+def _without_zeros(placed: Placed, padding: tuple[int, ...]) -> tuple[Placed, tuple[int, ...]]:
+    """A picture without the zeros around it, which a window then has outside."""
+    zero = placed.index < 0
+    added = list(padding)
+    for dim in range(2, placed.index.dim()):
+        filled = (~zero).movedim(dim, 0).flatten(1).any(1).nonzero()
+        if not len(filled):
+            return placed, padding
+        first, last = int(filled[0]), int(filled[-1]) + 1
+        added[2 * dim - 4] += first
+        added[2 * dim - 3] += placed.index.shape[dim] - last
+        placed = placed.moved(_aten.slice.Tensor, (placed.rows, dim, first, last), {})
+        zero = placed.index < 0
+    return placed, tuple(added)
 
 
 def _both(numbers: Any, dims: int) -> Any:

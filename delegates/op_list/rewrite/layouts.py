@@ -14,7 +14,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from delegates.op_list.rewrite.editing import Editing, is_float, value_of
-from delegates.op_list.rewrite.places import SAMPLES, Placed, concrete, row_of
+from delegates.op_list.rewrite.places import SAMPLES, Placed, batch_dim, concrete, row_of
 from delegates.op_list.rewrite.settle import Settling
 
 _aten = torch.ops.aten
@@ -52,6 +52,14 @@ class Layouts:
         if node not in self._own and self._is_of_samples(node):
             self._own[node] = self._as_it_is(node)
         return self._own.get(node)
+
+    def of_each_sample(self, node: Any) -> Placed | None:
+        """A value's rows where its first dimension is the batch: of one sample, a view may make
+        several pictures."""
+        placed = self.place(node)
+        if placed is None or placed.index.shape[0] != self.samples or batch_dim(placed) != 0:
+            return None
+        return placed
 
     def table(self, node: Any) -> Tensor | None:
         """What no input changes: a constant, perhaps repeated for each sample; else None."""
