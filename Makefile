@@ -27,7 +27,10 @@ QUICK := tests/test_layering.py tests/test_once.py tests/test_words.py tests/del
 
 .PHONY: demo chat samples minutes quick test check both soak sweeps lint build clean
 
-demo: build build/demo.pte
+# The export is checked in the delegate's library, and runs beside the rest of the build.
+demo: .venv/installed
+	$(BIN)/python -m runtime build --only thimble_cpu
+	$(MAKE) --no-print-directory -j 2 build build/demo.pte
 	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 4
 
 chat: build build/chat.pte

@@ -117,6 +117,8 @@ def verify(path: Path, everything: bool) -> list[Range]:
     Raises:
         ExportError: a part is damaged; the sentence names it.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ExportError(f"{path} is not a file; name a .pte.")
     try:
         with open(path, "rb") as file:
             ranges = _read_record(file, path)

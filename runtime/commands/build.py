@@ -29,6 +29,7 @@ PRESETS = {
     is_flag=True,
     help="Also build the programs of the tests, such as build/metal_runner.",
 )
+@click.option("--only", type=click.Choice(PRODUCTS), help="Build one product, not all.")
 @click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
 @click.option(
     "--target",
@@ -49,11 +50,20 @@ PRESETS = {
     "runs programs of --delegate cpu. For the host, it is in build/source.",
 )
 def build_command(
-    everything: bool, sanitize: bool, target: str, executorch_source: Path | None
+    everything: bool,
+    only: str | None,
+    sanitize: bool,
+    target: str,
+    executorch_source: Path | None,
 ) -> None:
     """Build what is out of date in the C++."""
     if sanitize and target != "host":
         raise click.UsageError(f"--sanitize is for the host: leave out --target {target}")
+    if only is not None and (everything or sanitize or target != "host" or executorch_source):
+        raise click.UsageError(
+            f"--only {only} is for the host: leave out --all, --sanitize, --target and "
+            "--executorch-source"
+        )
     if target in ("java", "android"):
         source = None if executorch_source is None else _find_source(executorch_source)
         build_java(source) if target == "java" else build_android(source)
@@ -74,6 +84,10 @@ def build_command(
             f"--target {target} compiles ExecuTorch's runtime: name a clone of it with "
             "--executorch-source DIR"
         )
+    if only is not None:
+        told = f"lib{only}.so" if only.startswith("thimble") else only
+        click.echo(build_and_tell("default", (only,), told=told))
+        return
     targets = () if everything else PRODUCTS
     if target == "host":
         click.echo(build_and_tell("asan", ()) if sanitize else build_and_tell("default", targets))

@@ -13,17 +13,24 @@ from runtime.packaging.executorch_source import ExecutorchSource
 
 
 def build_and_tell(
-    preset: str, targets: tuple[str, ...], source: ExecutorchSource | None = None
+    preset: str,
+    targets: tuple[str, ...],
+    source: ExecutorchSource | None = None,
+    told: str = "runner",
 ) -> str:
     """Builds, with a line of progress every ten seconds, and returns one that tells what was
-    done."""
+    done.
+
+    Args:
+        told: the file that the line names, of those that are built.
+    """
     with RunningLines(lambda line: click.echo(line, err=True)) as lines:
         lines.begin("Building the C++")
         try:
             result = build(preset, targets, source, lines.progress)
         except BuildError as error:
             fail(error, 1)
-    program = result.directory / ("thimble.wasm" if preset.startswith("wasm32") else "runner")
+    program = result.directory / ("thimble.wasm" if preset.startswith("wasm32") else told)
     if result.seconds == 0.0:
         return f"{program} is up to date"
     return f"built {program} in {result.seconds:.1f} s"

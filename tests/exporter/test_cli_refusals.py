@@ -332,6 +332,13 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
         assert "is both --out and --etrecord" in refusal(out, stories, "--etrecord", other)
 
 
+def test_a_pipe_is_no_pte(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    result = CliRunner().invoke(main, ["--inspect", str(tmp_path / "pipe")])
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: {tmp_path / 'pipe'} is not a file; name a .pte.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -142,12 +142,21 @@ def test_a_second_build_does_nothing(cpp_build: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout == f"{cpp_build}/runner is up to date\n" and result.stderr == ""
     assert (cpp_build / "runner").stat().st_mtime_ns == before
+    result = run("build", "--only", "thimble_cpu")
+    assert result.stdout == f"{cpp_build}/libthimble_cpu.so is up to date\n"
 
 
-def test_sanitizers_are_for_the_host() -> None:
-    result = run("build", "--sanitize", "--target", "aarch64")
-    assert result.returncode == 2
-    assert "--sanitize is for the host: leave out --target aarch64" in result.stderr
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (["--sanitize"], "--sanitize is for the host: leave out --target aarch64"),
+        (["--only", "bench"], "--only bench is for the host: leave out --all, --sanitize"),
+    ],
+    ids=["--sanitize", "--only"],
+)
+def test_options_of_the_host(option: list[str], told: str) -> None:
+    result = run("build", *option, "--target", "aarch64")
+    assert result.returncode == 2 and told in result.stderr
 
 
 def test_an_arm_build_without_its_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

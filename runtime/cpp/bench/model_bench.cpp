@@ -6,6 +6,7 @@
 #include "bench/sequence_bench.h"
 #include "bench/stopwatch.h"
 #include "engine/engine.h"
+#include "model/recorder.h"
 #include "platform/memory_use.h"
 
 namespace thimble::bench {

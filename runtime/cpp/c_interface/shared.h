@@ -18,6 +18,7 @@
 
 #include "answer/answer_numbers.h"
 #include "c_interface/thimble.h"
+#include "model/recorder.h"
 #include "runner/runner.h"
 
 /// \file

@@ -9,11 +9,6 @@
 #include "constraint/recognizer.h"
 
 namespace thimble {
-namespace {
-
-constexpr uint64_t kMostCount = uint64_t{1} << 31;  // no text is so long
-
-}  // namespace
 
 Result<CountedText::Shared> CountedText::lengths(std::vector<AutomatonPart> parts,
                                                  Program whole_characters) {
@@ -102,8 +97,8 @@ Result<CountedText::Shared> CountedText::lengths(std::vector<AutomatonPart> part
 
 CountedText::CountedText(Shared lengths, uint64_t min, uint64_t max)
     : lengths_(std::move(lengths)),
-      min_(std::min(min, kMostCount)),
-      max_(max > kMostCount ? Grammar::kUnlimited : max),
+      min_(std::min(min, Grammar::kMostCount)),
+      max_(max > Grammar::kMostCount ? Grammar::kUnlimited : max),
       most_count_(static_cast<uint32_t>(max_ == Grammar::kUnlimited ? min_ : max_)) {}
 
 bool CountedText::empty() const {

@@ -11,7 +11,6 @@ namespace {
 constexpr uint64_t kMostInline = 64;  // instructions of a repetition that is written out
 constexpr uint64_t kSmall = 16;       // instructions that need no rule of their own
 constexpr int kMaxLevels = 64;        // of a tree of literals
-constexpr uint64_t kMostCount = uint64_t{1} << 31;
 constexpr uint64_t kHuge = uint64_t{1} << 40;
 
 }  // namespace
@@ -124,7 +123,7 @@ Grammar::Node Grammar::repeat(Node node, uint64_t min, uint64_t max) {
   if (min > max) return nothing();
   if (max == 0 || node == empty()) return empty();
   if (node == nothing()) return min == 0 ? empty() : nothing();
-  if (max > kMostCount) max = kUnlimited;  // no text is so long
+  if (max > kMostCount) max = kUnlimited;
   min = std::min(min, kMostCount);
   const uint64_t size = nodes_[node].size + 1;
   const uint64_t most = std::max<uint64_t>(min, max == kUnlimited ? 1 : max);

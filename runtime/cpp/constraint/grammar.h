@@ -26,6 +26,7 @@ class Grammar {
   using Rule = uint32_t;
 
   static constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
+  static constexpr uint64_t kMostCount = uint64_t{1} << 31;  ///< no text is so long
 
   Grammar();
 

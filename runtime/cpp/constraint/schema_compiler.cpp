@@ -7,10 +7,6 @@ namespace {
 
 constexpr int kMaxNesting = 3;
 
-Status error_at(const std::string& path, const std::string& what) {
-  return Status::error("the JSON schema at " + path + " " + what);
-}
-
 }  // namespace
 
 Result<Grammar::Node> SchemaCompiler::compile(const Json& schema, const std::string& path) {

@@ -24,7 +24,7 @@ namespace thimble {
 Json with_single_patterns(Json schema);
 
 /// What multipleOf says: `whole` divided by ten to the power of `places`.
-struct Step {
+struct Multiple {
   uint64_t whole;
   size_t places;
 };
@@ -99,7 +99,7 @@ class SchemaCompiler {
   Grammar::Node scalars(const std::vector<Json>& values, const Json& schema, Level level);
   Result<Grammar::Node> number(const Json& schema, bool integer, const std::string& path);
   /// The multiples of a step, without exponent.
-  Result<Grammar::Node> multiples(Step step, const std::optional<Bound>& min,
+  Result<Grammar::Node> multiples(Multiple step, const std::optional<Bound>& min,
                                   const std::optional<Bound>& max, bool integer,
                                   const std::string& path);
   Result<Grammar::Node> string(const Json& schema, const std::string& path, Level level);

@@ -15,10 +15,6 @@ namespace {
 constexpr int kMaxDepth = 64;     // of $ref and allOf within each other
 constexpr int kMaxWork = 20'000;  // merged schemas
 
-Status error_at(const std::string& path, const std::string& what) {
-  return Status::error("the JSON schema at " + path + " " + what);
-}
-
 /// The text of a piece of a JSON pointer in a URI fragment.
 std::string unescaped(std::string_view piece) {
   std::string text;
@@ -80,8 +76,6 @@ const Json* find_named(const Json& schema, const std::vector<const char*>& keys,
   }
   return nullptr;
 }
-
-bool equal_texts(const Json& a, const Json& b) { return plain_text(a) == plain_text(b); }
 
 /// Lets a schema of OpenAPI that has a type, and perhaps an enum, allow null.
 void add_null(Json* schema) {

@@ -11,6 +11,7 @@ namespace thimble {
 /// A number without exponent and without zeros behind its fraction; others as they are. Values with
 /// the same text are the same to JSON schema, as 1 and 1.0 are.
 std::string plain_text(const Json& value);
+inline bool equal_texts(const Json& a, const Json& b) { return plain_text(a) == plain_text(b); }
 
 /// Turns a schema into one without $ref and allOf: true, false, or an object whose keywords say
 /// what all of its parts say together.

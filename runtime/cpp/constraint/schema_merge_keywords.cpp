@@ -12,12 +12,6 @@ namespace {
 
 constexpr size_t kMaxChoices = 256;
 
-Status error_at(const std::string& path, const std::string& what) {
-  return Status::error("the JSON schema at " + path + " " + what);
-}
-
-bool equal_texts(const Json& a, const Json& b) { return plain_text(a) == plain_text(b); }
-
 /// The values of `a` that are in `b`.
 Json intersection(const Json& a, const Json& b) {
   Json result = Json::array({});

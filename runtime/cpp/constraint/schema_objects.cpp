@@ -16,10 +16,6 @@ namespace {
 constexpr size_t kMostPatterns = 4;
 constexpr uint64_t kMostCounted = 1000;  // properties that are counted one by one
 
-Status error_at(const std::string& path, const std::string& what) {
-  return Status::error("the JSON schema at " + path + " " + what);
-}
-
 /// The names that a schema lists, in the order in which they are written.
 Result<std::vector<std::string>> ordered_names(const Json& schema, const Json& properties,
                                                const std::vector<std::string>& required,

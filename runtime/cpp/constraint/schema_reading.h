@@ -9,6 +9,10 @@
 
 namespace thimble {
 
+inline Status error_at(const std::string& path, const std::string& what) {
+  return Status::error("the JSON schema at " + path + " " + what);
+}
+
 /// How a JSON schema is read, and what its author should know of the result; each sentence once.
 struct SchemaReading {
   bool relax = false;              ///< what is not supported is left out, and is no error

@@ -14,10 +14,6 @@
 namespace thimble {
 namespace {
 
-Status error_at(const std::string& path, const std::string& what) {
-  return Status::error("the JSON schema at " + path + " " + what);
-}
-
 /// A string as it stands, character by character.
 Grammar::Node exact_text(std::string_view text, JsonStrings* strings, Grammar* grammar) {
   std::vector<Grammar::Node> nodes;

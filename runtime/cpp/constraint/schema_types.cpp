@@ -18,10 +18,6 @@ constexpr size_t kMostPlaces = 6;     // that it may have behind the point
 constexpr size_t kMostDistinct = 10;
 constexpr const char* kInteger = "-?(?:0|[1-9][0-9]*)";
 
-Status error_at(const std::string& path, const std::string& what) {
-  return Status::error("the JSON schema at " + path + " " + what);
-}
-
 /// The end of a range that two keywords tell. In draft 4 the exclusive one is a boolean.
 Result<std::optional<Bound>> bound(const Json& schema, const char* key, const char* exclusive_key,
                                    bool is_minimum, const std::string& path) {
@@ -62,15 +58,15 @@ std::vector<std::string> excluded_integers(const Json& schema) {
 
 /// What numbers are multiples of: `whole` divided by ten to the power of `places`. None if it is
 /// not above zero, or too large.
-std::optional<Step> step_of(const Json& value) {
+std::optional<Multiple> step_of(const Json& value) {
   if (!value.is(Json::Kind::kNumber)) return std::nullopt;
   const std::optional<Decimal> number = parse_decimal(value.text);
   if (!number || number->negative || number->is_zero()) return std::nullopt;
   const std::string all = number->integer + number->fraction;
   const std::string digits = all.substr(all.find_first_not_of('0'));
   if (digits.size() > 4 || number->fraction.size() > kMostPlaces) return std::nullopt;
-  const Step step{std::stoull(digits), number->fraction.size()};
-  return step.whole <= kMostStep ? std::optional<Step>(step) : std::nullopt;
+  const Multiple step{std::stoull(digits), number->fraction.size()};
+  return step.whole <= kMostStep ? std::optional<Multiple>(step) : std::nullopt;
 }
 
 /// The values of a list, each once: 1 and 1.0 are the same.
@@ -109,7 +105,7 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
   if (!max.ok()) return max.status();
   const Json* step = schema.find("multipleOf");
   if (step != nullptr) {
-    const std::optional<Step> given = step_of(*step);
+    const std::optional<Multiple> given = step_of(*step);
     if (given) return multiples(*given, *min, *max, integer, path);
     const Status left_out = reading_->leave_out(
         "the JSON schema at " + path + " has multipleOf " + to_text(*step).substr(0, 40) +
@@ -138,7 +134,7 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
   return left.ok() ? left : error_at(path, "has bounds beside a not, which " + left.message());
 }
 
-Result<Grammar::Node> SchemaCompiler::multiples(Step step, const std::optional<Bound>& min,
+Result<Grammar::Node> SchemaCompiler::multiples(Multiple step, const std::optional<Bound>& min,
                                                 const std::optional<Bound>& max, bool integer,
                                                 const std::string& path) {
   // A rule for each remainder of the digits so far, and for the number of those behind the point.

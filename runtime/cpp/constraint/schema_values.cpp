@@ -13,10 +13,6 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-Status error_at(const std::string& path, const std::string& what) {
-  return Status::error("the JSON schema at " + path + " " + what);
-}
-
 }  // namespace
 
 std::string type_of(const Json& value) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/open_program.h"
+
 namespace thimble {
 namespace {
 

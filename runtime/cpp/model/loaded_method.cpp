@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/method_delegates.h"
+#include "model/open_program.h"
 
 namespace thimble {
 namespace {
@@ -25,6 +26,16 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
   if (!status.ok()) return status;
   return loaded;
 }
+
+int32_t LoadedMethod::threads() const { return program_->threads(); }
+
+SessionHandle* LoadedMethod::session() const { return program_->session(); }
+
+Recorder& LoadedMethod::recorder() { return program_->recorder(); }
+
+std::string_view LoadedMethod::named_data(const char* name) { return program_->named_data(name); }
+
+const std::string& LoadedMethod::path() const { return program_->file().path(); }
 
 Status LoadedMethod::read_constant(const char* name, int64_t* value) {
   const std::vector<int64_t> numbers = program_->constants(name);

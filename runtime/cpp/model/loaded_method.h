@@ -9,9 +9,17 @@
 #include <vector>
 
 #include "core/status.h"
-#include "model/open_program.h"
+#include "model/session_handle.h"
+
+namespace executorch::runtime {
+class MethodMeta;
+}
 
 namespace thimble {
+
+// Most files that see a method need nothing of ExecuTorch, whose headers take a second to compile.
+class OpenProgram;
+class Recorder;
 
 /// What a method takes and gives.
 enum class Signature {
@@ -41,18 +49,18 @@ class LoadedMethod {
 
   /// The delegates it runs on, by ExecuTorch's names, separated by commas.
   const std::string& delegates() const { return delegates_; }
-  int32_t threads() const { return program_->threads(); }
+  int32_t threads() const;
   /// Null if the cache is not the CPU delegate's.
-  SessionHandle* session() const { return program_->session(); }
+  SessionHandle* session() const;
 
   /// Records what run() does; may be used from any thread.
-  Recorder& recorder() { return program_->recorder(); }
+  Recorder& recorder();
 
   /// What it is a method of.
   OpenProgram& open_program() { return *program_; }
 
   /// A named blob, in place, valid as long as the program; empty if not found.
-  std::string_view named_data(const char* name) { return program_->named_data(name); }
+  std::string_view named_data(const char* name);
 
   /// Runs the method over tokens at positions start_pos ... The result has width() numbers: the
   /// logits of the last token, or the text's row. Valid until the next call.
@@ -84,7 +92,7 @@ class LoadedMethod {
  private:
   LoadedMethod(std::shared_ptr<OpenProgram> program, const std::string& method, Signature signature)
       : program_(std::move(program)), method_(method), signature_(signature) {}
-  const std::string& path() const { return program_->file().path(); }
+  const std::string& path() const;
   Result<const float*> execute(const std::vector<int64_t>& tokens, int64_t start_pos,
                                const char* phase);
   Status read_constants();

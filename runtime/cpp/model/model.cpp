@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/open_program.h"
+
 namespace thimble {
 namespace {
 

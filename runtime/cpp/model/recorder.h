@@ -1,7 +1,5 @@
 #pragma once
 
-#include <executorch/runtime/core/event_tracer.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -10,6 +8,10 @@
 
 #include "core/status.h"
 #include "platform/threads.h"
+
+namespace executorch::runtime {
+class EventTracer;
+}
 
 namespace thimble {
 

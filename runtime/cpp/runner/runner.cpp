@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "answer/answer.h"
+#include "model/recorder.h"
 #include "model/session_file.h"
 #include "see/prompt_with_pictures.h"
 

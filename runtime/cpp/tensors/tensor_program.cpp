@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "model/open_program.h"
+
 namespace thimble {
 namespace {
 
@@ -64,6 +66,12 @@ Result<std::unique_ptr<TensorProgram>> TensorProgram::open(Result<PteFile> file,
   if (!status.ok()) return status;
   return program;
 }
+
+int32_t TensorProgram::threads() const { return program_->threads(); }
+
+Recorder& TensorProgram::recorder() { return program_->recorder(); }
+
+std::string_view TensorProgram::named_data(const char* name) { return program_->named_data(name); }
 
 Status TensorProgram::read_methods() {
   Result<std::vector<MethodSignature>> methods =

@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "core/status.h"
-#include "model/open_program.h"
 #include "model/pte_file.h"
+#include "model/session_handle.h"
 #include "tensors/signature.h"
 
 namespace thimble {
+
+class OpenProgram;
+class Recorder;
 
 /// A `.pte` whose methods take tensors and return tensors: any module that python -m exporter
 /// captured. Buffers that calls change keep their values until reset().
@@ -23,12 +26,12 @@ class TensorProgram {
 
   const PteFile& file() const { return file_; }
   /// Threads of the loaded methods.
-  int32_t threads() const { return program_->threads(); }
+  int32_t threads() const;
   /// Records what run() does; may be used from any thread.
-  Recorder& recorder() { return program_->recorder(); }
+  Recorder& recorder();
 
   /// A named blob, in place, valid as long as the program; empty if not found.
-  std::string_view named_data(const char* name) { return program_->named_data(name); }
+  std::string_view named_data(const char* name);
 
   /// All methods, in the order of the export.
   const std::vector<MethodSignature>& methods() const { return methods_; }
