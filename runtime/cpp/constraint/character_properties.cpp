@@ -6,12 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/code_points.h"
 #include "constraint/unicode_runs.h"
 
 namespace thimble {
 namespace {
-
-constexpr uint32_t kFirstSurrogate = 0xD800, kAfterSurrogates = 0xE000;
 
 constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {
     {"Letter", "L"},
@@ -98,7 +97,7 @@ CodePoints characters_of_category(std::string_view asked) {
       ranges.push_back({first, first + length - 1});
     }
     first += length;
-    if (first == kFirstSurrogate) first = kAfterSurrogates;
+    if (first == kSurrogates) first = kAfterSurrogates;
   }
   CodePoints points;
   points.add(ranges);

@@ -10,7 +10,7 @@
 namespace thimble {
 namespace {
 
-constexpr uint32_t kSurrogates = 0xD800, kAfterSurrogates = 0xE000, kEnd = 0x110000;
+constexpr uint32_t kEnd = 0x110000;
 
 struct ByteRange {
   uint8_t first, last;

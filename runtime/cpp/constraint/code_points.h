@@ -7,6 +7,9 @@
 
 namespace thimble {
 
+/// The surrogates' first code point, and the one behind their last.
+inline constexpr uint32_t kSurrogates = 0xD800, kAfterSurrogates = 0xE000;
+
 /// A set of Unicode scalar values: code points without the surrogates.
 class CodePoints {
  public:
