@@ -1,15 +1,15 @@
 """Forms with a file, multipart/form-data (RFC 7578), of a body that is complete."""
 
-import re
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.datastructures import Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
+
 from runtime.server.errors import HttpError
 
-_MOST_PARTS, _MOST_HEADERS = 64, 8192  # of a form; bytes of a part's
-_BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s";,]{1,70}))', re.IGNORECASE)
-_NAME = re.compile(rb';\s*name="([^"\r\n]{0,200})"', re.IGNORECASE)
-_LINE = b"\r\n"
+_MOST_FIELDS = 64
 
 
 @dataclass
@@ -24,56 +24,47 @@ class Form:
     file: bytes | None = None
 
 
-def read_form(content_type: str, body: bytes) -> Form:
+class _Parser(MultiPartParser):
+    """Starlette's, which sees the end of a form."""
+
+    is_complete = False
+
+    def on_end(self) -> None:
+        self.is_complete = True
+
+
+async def read_form(headers: Headers, body: bytes) -> Form:
     """Reads a form.
 
     Raises:
         HttpError: it is damaged or cut off, or repeats a field.
     """
-    found = _BOUNDARY.search(content_type)
-    if found is None:
-        raise HttpError(400, "Content-Type has no boundary, by which a form is read")
-    delimiter = _LINE + b"--" + (found[1] or found[2]).encode("latin-1")
-    data = _LINE + body  # the first line has no end before it
-    at = data.find(delimiter)
-    form = Form()
-    for _ in range(_MOST_PARTS):
-        begin = at + len(delimiter)
-        if at < 0:
-            raise HttpError(400, "the form is cut off: it lacks its last boundary")
-        if data.startswith(b"--", begin):
-            return form
-        at = data.find(delimiter, begin)
-        if at >= 0:
-            _take(form, data, begin, at)
-    raise HttpError(400, f"the form has more than {_MOST_PARTS} parts")
 
+    async def whole() -> AsyncGenerator[bytes, None]:
+        yield body
 
-def _take(form: Form, data: bytes, begin: int, end: int) -> None:
-    headers_end = data.find(_LINE + _LINE, begin, min(end, begin + _MOST_HEADERS))
-    if headers_end < 0:
-        raise HttpError(400, "a part of the form has no headers")
-    headers = data[begin:headers_end]
-    named = _NAME.search(headers)
-    if named is None:
-        raise HttpError(400, "a part of the form has no name")
-    content = data[headers_end + 2 * len(_LINE) : end]
+    parser = _Parser(
+        headers, whole(), max_files=1, max_fields=_MOST_FIELDS, max_part_size=len(body)
+    )
+    parser.spool_max_size = len(body) + 1  # never to a disk
     try:
-        name = named[1].decode()
-        if name == "file":
-            _require_first(name, form.file is None)
-            form.file = content
-            return
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise HttpError(400, "a field of the form is not UTF-8") from None
-    if name.endswith("[]"):
-        form.fields.setdefault(name[:-2], []).append(text)
-        return
-    _require_first(name, name not in form.fields)
-    form.fields[name] = text
-
-
-def _require_first(name: str, is_first: bool) -> None:
-    if not is_first:
-        raise HttpError(400, f"the form has {name[:40]} twice", name[:40])
+        parts = await parser.parse()
+    except MultiPartException as error:
+        raise HttpError(400, f"the form cannot be read: {error.message}") from None
+    if not parser.is_complete:
+        raise HttpError(400, "the form is cut off: it lacks its last boundary")
+    form = Form()
+    for name, part in parts.multi_items():
+        if not isinstance(part, str):
+            if name != "file":
+                raise HttpError(400, f"file is missing: the form's file is {name[:40]}", "file")
+            form.file = await part.read()
+        elif name == "file":
+            raise HttpError(400, "file is text: give it a filename, as a file has", name)
+        elif name.endswith("[]"):
+            form.fields.setdefault(name[:-2], []).append(part)
+        elif name in form.fields:
+            raise HttpError(400, f"the form has {name[:40]} twice", name[:40])
+        else:
+            form.fields[name] = part
+    return form

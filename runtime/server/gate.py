@@ -202,7 +202,7 @@ class Gate:
             raise HttpError(415, "the body must be a form, with Content-Type: multipart/form-data")
         most = self._settings.max_sound + self._settings.max_body  # of the other fields
         data = await self._read(request, most)
-        form = read_form(request.headers["content-type"], bytes(data))
+        form = await read_form(request.headers, bytes(data))
         if form.file is None:
             raise HttpError(400, "file is missing: send the bytes of a sound", "file")
         if len(form.file) > self._settings.max_sound:
