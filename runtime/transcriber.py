@@ -197,9 +197,7 @@ class Transcriber(FileHandle):
                 pieces.put(None)
                 worker.join()
                 break
-            except (
-                BaseException
-            ) as error:  # Ctrl-C too: the worker still reads the sound
+            except BaseException as error:  # Ctrl-C too: the worker still reads the sound
                 raised.append(error)
                 stop.set()
                 library().thimble_transcriber_interrupt(handle, 1)
