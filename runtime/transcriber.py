@@ -4,6 +4,8 @@ import ctypes
 import math
 import mmap
 import os
+import queue
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,6 +89,9 @@ class Transcriber(FileHandle):
 
     _KIND, _NOUN, _AGAIN = "transcriber", "a Transcriber", "load the model again"
 
+    _thread: int | None = None  # whose call is at work
+    _interrupted = False
+
     def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
         handle = self._load(path, threads)
         self.languages: tuple[str, ...] = tuple(
@@ -124,10 +129,11 @@ class Transcriber(FileHandle):
             rate: samples per second of an array.
             max_seconds: a longer sound is refused before it is decoded.
             on_segment: called with each segment as soon as it is written; what it raises ends the
-                work.
+                work, as Ctrl-C does.
 
         Raises:
-            RunnerError: the sound cannot be read, or the model does not know what is asked for.
+            RunnerError: the sound cannot be read, or the model does not know what is asked for; or
+                on_segment calls this.
         """
         if task not in _TASKS:
             raise RunnerError(f"task is {task!r}, but must be 'transcribe' or 'translate'")
@@ -140,37 +146,88 @@ class Transcriber(FileHandle):
             check("temperature", temperature, 0.0, 1.0),
             check_whole("seed", seed, 0, 2**64 - 1),
         )
-        segments: list[Segment] = []
-        raised: list[BaseException] = []
+        most = math.inf if max_seconds is None else check("max_seconds", max_seconds, 1, math.inf)
+        self._require_other_thread()
+        with self._busy, _opened(sound, rate, most) as found:
+            self._thread = threading.get_ident()
+            try:
+                segments, language = self._hear(found, options, on_segment)
+            finally:
+                self._thread = None
+            duration = found.frames / found.rate
+        text = "".join(segment.text for segment in segments).removeprefix(" ")
+        return Transcription(text, tuple(segments), language, duration)
+
+    def _hear(
+        self,
+        sound: Sound,
+        options: TranscribeOptions,
+        on_segment: Callable[[Segment], object] | None,
+    ) -> tuple[list[Segment], str]:
+        """Calls the library in another thread, since Ctrl-C would not end a call of this one."""
+        handle = self._open()
+        pieces: queue.SimpleQueue[Segment | None] = queue.SimpleQueue()
+        stop = threading.Event()
+        code = ctypes.create_string_buffer(_CODE_SIZE)
+        message = ctypes.create_string_buffer(ERROR_SIZE)
+        failed: list[int] = []
 
         def take(pointer: Any, _context: Any) -> int:
-            segments.append(_segment(pointer.contents))
-            try:
-                if on_segment is not None:
-                    on_segment(segments[-1])
-            except BaseException as error:  # which ctypes would print and drop
-                raised.append(error)
-            return int(not raised)
+            pieces.put(_segment(pointer.contents))
+            return int(threading.main_thread().is_alive() and not stop.is_set())
 
-        code = ctypes.create_string_buffer(_CODE_SIZE)
-        error = ctypes.create_string_buffer(ERROR_SIZE)
-        most = math.inf if max_seconds is None else check("max_seconds", max_seconds, 1, math.inf)
-        with self._busy, _opened(sound, rate, most) as found:
-            duration = found.frames / found.rate
-            failed = library().thimble_transcriber_run(
-                *(self._open(), ctypes.byref(found), ctypes.byref(options)),
-                *(SegmentCallback(take), None, code, _CODE_SIZE, error, ERROR_SIZE),
+        def work() -> None:
+            result = library().thimble_transcriber_run(
+                *(handle, ctypes.byref(sound), ctypes.byref(options)),
+                *(SegmentCallback(take), None, code, _CODE_SIZE, message, ERROR_SIZE),
             )
+            failed.append(result)
+            pieces.put(None)
+
+        segments: list[Segment] = []
+        raised: list[BaseException] = []
+        worker = threading.Thread(target=work, name="thimble-transcribe")
+        worker.start()
+        while True:
+            try:
+                while (segment := pieces.get()) is not None:
+                    segments.append(segment)
+                    if on_segment is not None and not raised:
+                        on_segment(segment)
+                pieces.put(None)
+                worker.join()
+                break
+            except BaseException as error:  # Ctrl-C too: the worker still reads the sound
+                raised.append(error)
+                stop.set()
+                library().thimble_transcriber_interrupt(handle, 1)
         if raised:
+            library().thimble_transcriber_interrupt(handle, int(self._interrupted))
             raise raised[0]
-        if failed:
-            raise RunnerError(text_of(error))
-        text = "".join(segment.text for segment in segments).removeprefix(" ")
-        return Transcription(text, tuple(segments), text_of(code), duration)
+        if failed[0]:
+            raise RunnerError(text_of(message))
+        return segments, text_of(code)
+
+    def close(self) -> None:
+        """Waits for other calls, and frees the file.
+
+        Raises:
+            RunnerError: on_segment calls this.
+        """
+        self._require_other_thread()
+        super().close()
+
+    def _require_other_thread(self) -> None:
+        """A call of this thread's own call would wait for ever."""
+        if self._thread == threading.get_ident():
+            raise RunnerError(
+                "this Transcriber is at work: on_segment may raise an error, and use it after that"
+            )
 
     def interrupt(self, interrupt: bool = True) -> None:
         """Ends the call of another thread after its next token, and each later one until it is
         called with False."""
+        self._interrupted = interrupt
         library().thimble_transcriber_interrupt(self._open(), int(interrupt))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -13,6 +14,7 @@ import pytest
 from runtime.packaging.package import package
 
 pytestmark = pytest.mark.check
+C_RUNTIME = re.compile(r"lib(c|m|dl|pthread|stdc\+\+|gcc_s)\.so\.\d+")
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,20 @@ def test_its_scripts_export_and_run(installed: Path, tmp_path: Path) -> None:
     ours = run(installed, tmp_path, sys.executable, "-c", "import runtime; print(runtime.__file__)")
     assert ours.stdout.strip() == str(installed / "runtime" / "__init__.py")
     assert not (installed / "build").exists()
+
+
+def test_its_programs_need_only_the_runtimes_of_c(installed: Path) -> None:
+    binaries = installed / "runtime" / "bin"
+    for name in ("runner", "bench", "libthimble.so", "libthimble_cpu.so"):
+        ldd = subprocess.run(["ldd", binaries / name], check=True, capture_output=True, text=True)
+        found = dict(re.findall(r"(\S+) => (.+)", ldd.stdout))
+        assert {"libexecutorch.so", "libc.so.6"} <= set(found)
+        outside = {one for one, path in found.items() if not path.startswith(str(installed))}
+        assert all(map(C_RUNTIME.fullmatch, outside)), ldd.stdout
+    copies = {re.sub(r"[\d.]*\.so.*|^lib", "", p.name) for p in binaries.glob("*.so.*")}
+    names = {"z": "zlib", "jpeg": "libjpeg-turbo"}
+    licences = {f"LICENSE-{names.get(copy, f'lib{copy}')}" for copy in copies}
+    assert licences == {p.name for p in binaries.glob("LICENSE-*")} - {"LICENSE-dr_libs"}
 
 
 SCRIPTS = pytest.mark.parametrize(

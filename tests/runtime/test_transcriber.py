@@ -1,5 +1,7 @@
 """Models that hear, from Python: what the runner writes, of files, bytes and arrays."""
 
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,36 @@ def test_options(heard: Transcriber) -> None:
     heard.interrupt(False)
     assert sum(len(one.tokens) for one in cut.segments) <= 1
     assert heard.transcribe(samples, fallback=False) == plain
+
+
+def test_on_segment_may_not_wait_for_its_own_call(heard: Transcriber) -> None:
+    samples = spoken(1.3, 500)
+    with pytest.raises(RunnerError, match="at work"):
+        heard.transcribe(samples, fallback=False, on_segment=lambda _: heard.transcribe(samples))
+    with pytest.raises(RunnerError, match="at work"):
+        heard.transcribe(samples, fallback=False, on_segment=lambda _: heard.close())
+    assert heard.transcribe(samples, fallback=False).segments
+
+
+def test_ctrl_c_ends_the_call_and_is_raised(heard: Transcriber) -> None:
+    seen: list[Segment] = []
+
+    def press(segment: Segment) -> None:
+        seen.append(segment)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        heard.transcribe(spoken(60, 500), fallback=False, on_segment=press)
+    waiting = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+    with pytest.raises(KeyboardInterrupt):  # while the library is at work
+        waiting.start()
+        while True:
+            heard.transcribe(spoken(1.3, 500), fallback=False)
+    waiting.join()
+    assert len(seen) == 1 and heard.transcribe(spoken(1.3, 500), fallback=False).segments
+    heard.interrupt()  # before the loudest sample of the sound is looked for
+    assert heard.transcribe(np.full(RATE, np.nan, "f4")).segments == ()
+    heard.interrupt(False)
 
 
 def test_what_is_refused(heard: Transcriber, stories_cpu_pte: Path, tmp_path: Path) -> None:

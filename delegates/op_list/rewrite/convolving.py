@@ -36,11 +36,7 @@ def convolve(layouts: Layouts, node: Node) -> Placed | None:
     placed = layouts.of_each_sample(x)
     if placed is None:
         return None
-    placed, padding = _without_zeros(placed, padding)
-    sides = [tuple(placed.index.shape[2:]), kernel, stride, padding, dilation]
-    if len(kernel) == 1:  # a sound is a picture of one row
-        front = ((1,), (1,), (1,), (0, 0), (1,))
-        sides = [(*one, *side) for one, side in zip(front, sides, strict=True)]
+    placed, sides = _sides(placed, kernel, stride, padding, dilation)
     if given["groups"] > 1:
         return _of_groups(layouts, node, placed, sides, given["groups"])
     numbers = constants[weight]
@@ -51,15 +47,30 @@ def convolve(layouts: Layouts, node: Node) -> Placed | None:
 def convolve_integers(layouts: Layouts, node: Node) -> Placed | None:
     """A dense convolution of integers, as a linear of them."""
     x, values, scales, bias, *given = args_of(node)
-    constants, placed = layouts.editing.constants, layouts.place(x)
+    kernel, stride, zeros, dilation = map(tuple, given)
+    constants, placed = layouts.editing.constants, layouts.of_each_sample(x)
     if placed is None or values not in constants:
         return None
-    sides = [tuple(x.meta["val"].shape[2:]), *map(tuple, given)]
-    numbers = constants[values].unflatten(1, (-1, *given[0]))
-    if len(given[0]) == 1:
-        sides = [(one, *side) for one, side in zip((1, 1, 1, 0, 1), sides, strict=True)]
+    placed, sides = _sides(placed, kernel, stride, _padding(zeros, kernel, dilation), dilation)
+    numbers = constants[values].unflatten(1, (-1, *kernel))
     added = None if bias is None else constants[bias]
     return _as_linear(layouts, node, placed, sides, numbers, added, scales)
+
+
+def _sides(
+    placed: Placed,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> tuple[Placed, list[tuple[int, ...]]]:
+    """A picture without the zeros around it, and a convolution's sides as operators have them."""
+    placed, padding = _without_zeros(placed, padding)
+    sides = [tuple(placed.index.shape[2:]), kernel, stride, padding, dilation]
+    if len(kernel) == 1:  # a sound is a picture of one row
+        front = ((1,), (1,), (1,), (0, 0), (1,))
+        sides = [(*one, *side) for one, side in zip(front, sides, strict=True)]
+    return placed, sides
 
 
 def _of_groups(

@@ -32,10 +32,17 @@ name_component(kernels_optimized optimized_native_cpu_ops_lib)
 name_component(kernels_quantized quantized_ops_lib)
 name_component(etdump etdump)
 
-# ExecuTorch's headers are a library's, not ours to warn about.
+# ExecuTorch's headers are a library's, not ours to warn about. CMake itself writes where the
+# libraries are into what it builds, and takes it out of what it installs; the option of ExecuTorch's
+# that writes it too would stay in a wheel.
 foreach(component runtime threadpool backend_xnnpack kernels_optimized kernels_quantized etdump)
   if(TARGET executorch::${component} AND NOT THIMBLE_EXECUTORCH_SOURCE)
     set_target_properties(executorch::${component} PROPERTIES SYSTEM ON)
+    get_target_property(options executorch::${component} INTERFACE_LINK_OPTIONS)
+    if(options)
+      list(FILTER options EXCLUDE REGEX "^LINKER:-rpath,/")
+      set_property(TARGET executorch::${component} PROPERTY INTERFACE_LINK_OPTIONS ${options})
+    endif()
   endif()
 endforeach()
 if(NOT TARGET executorch::runtime)

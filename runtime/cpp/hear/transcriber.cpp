@@ -108,14 +108,19 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   const LogMelSettings& settings = log_mel_->settings();
   const ResampledSound sound(pcm, settings.sampling_rate);
   std::vector<float> part;
-  const Result<float> largest = this->largest(sound, &part);
+  bool ended = false;  // stays so if the caller takes it back
+  const auto interrupted = [&] {
+    ended = ended || (options.interrupted != nullptr && *options.interrupted);
+    return ended;
+  };
+  const Result<float> largest = this->largest(sound, interrupted, &part);
   if (!largest.ok()) return largest.status();
   const size_t frames = log_mel_->frames(sound), most = settings.frames();
   const size_t spoken = std::max<size_t>(1, sound.size() / settings.hop_length);
   Transcript transcript;
   transcript.language = options.language;
   std::vector<float> features(settings.n_mels * most);
-  for (size_t begin = 0, used = 0; begin < spoken; begin += used) {
+  for (size_t begin = 0, used = 0; begin < spoken && !interrupted(); begin += used) {
     const size_t count = std::min(most, frames - begin);
     if (frames > most || begin > 0) {  // else it is what was searched for the largest
       part.resize(settings.n_mels * count);
@@ -147,7 +152,6 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
     }
     const double done = static_cast<double>(begin + used) * frame_s();
     if (events.on_progress) events.on_progress(std::min(done, pcm.seconds()));
-    if (options.interrupted != nullptr && *options.interrupted) break;
   }
   return transcript;
 }
@@ -181,10 +185,12 @@ std::vector<Segment> Transcriber::segments_of(const TranscribeOptions& options, 
   return segments;
 }
 
-Result<float> Transcriber::largest(const ResampledSound& sound, std::vector<float>* part) const {
+Result<float> Transcriber::largest(const ResampledSound& sound,
+                                   const std::function<bool()>& interrupted,
+                                   std::vector<float>* part) const {
   const size_t frames = log_mel_->frames(sound), most = log_mel_->settings().frames();
   float largest = -std::numeric_limits<float>::infinity();
-  for (size_t first = 0; first < frames; first += most) {
+  for (size_t first = 0; first < frames && !interrupted(); first += most) {
     const size_t count = std::min(most, frames - first);
     part->resize(log_mel_->settings().n_mels * count);
     log_mel_->compute(sound, first, count, part->data());

@@ -62,8 +62,10 @@ class Transcriber {
   explicit Transcriber(std::unique_ptr<TensorProgram> program) : program_(std::move(program)) {}
   Status load_settings();
   /// The largest of the logarithms of a sound; fails if one is not finite.
+  /// \param interrupted ends the search.
   /// \param part is left with the features of its last window, which may be the only one.
-  Result<float> largest(const ResampledSound& sound, std::vector<float>* part) const;
+  Result<float> largest(const ResampledSound& sound, const std::function<bool()>& interrupted,
+                        std::vector<float>* part) const;
   /// Where a window ends, in frames behind its begin; `features` are its.
   size_t quietest_end(const std::vector<float>& features) const;
   /// A window's segments, and how many of its frames they have.
