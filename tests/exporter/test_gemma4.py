@@ -48,7 +48,7 @@ def test_layers_may_be_written_with_zeros_in_front() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"enable_moe_block": True}, "enable_moe_block true is not supported: a layer of this"),
+        ({"enable_moe_block": True}, "enable_moe_block true is not supported: it adds experts"),
         ({"num_kv_shared_layers": 7}, "num_kv_shared_layers 7 is more than num_hidden_layers 6"),
         ({"num_kv_shared_layers": 5}, "leaves no earlier layer of the kind full_attention"),
         ({"num_kv_shared_layers": -1}, "it must be a whole number of at least 0"),

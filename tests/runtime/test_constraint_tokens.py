@@ -144,10 +144,10 @@ REFUSALS = [
      'schema has the keyword "contains" at #/properties/b, which is not supported: leave it out, '
      "and check the answer for it"),
     ('root ::= %json {"x-guidance": 1}', "the rule root: the JSON schema's x-guidance "
-     "has 1, but only whitespace_flexible (a boolean), item_separator and key_separator (regular "
-     "expressions), string_quote (a text), and arguments (an object of before_name, before_value, "
-     "behind_value and between, which are texts, and raw_strings and python_values, booleans) are "
-     "supported"),
+     "has 1, which is not supported. Use whitespace_flexible (a boolean), item_separator or "
+     "key_separator (regular expressions), string_quote (a text), or arguments. The last is an "
+     "object of before_name, before_value, behind_value and between (texts), and raw_strings and "
+     "python_values (booleans)"),
     ("root ::= %json " + '{"items":' * 200 + "{}" + "}" * 200, "the rule root has a JSON "
      "schema that cannot be read: the JSON is not valid at line 1, column 1177: it has more than "
      "128 levels"),

@@ -243,7 +243,7 @@ def test_reasoning_that_the_prompt_begins(
         ({"regex": "(4 </thin[^k]k?){5}"}, False),
         ({"choice": ["4, and four it is.", "4, and four it was"]}, False),
         ({"grammar": 'root ::= "4" ( ", " root )?'}, False),
-        ({"regex": "(4 </thin.k?.?.?){2,9}"}, True),
+        ({"regex": "(4 ){20}(</think>)?"}, True),
     ],
 )
 def test_constraints_of_answers_in_reasoning(

@@ -152,7 +152,7 @@ class LoadedModel {
     call.rows = tokens.size();
     call.tokens = tokens.data();
     call.logits = logits;
-    call.inputs.resize(2, nullptr);
+    call.inputs.resize(program.inputs.size(), nullptr);
     std::vector<std::vector<float>> outputs;
     for (size_t i = 0; i < program.outputs.size(); ++i) {
       const size_t width = program.slots[program.outputs[i].slot].width;
