@@ -158,7 +158,7 @@ class Reading(nn.Module):
 
     def forward(self, tokens: Tensor, seen: Tensor) -> Tensor:
         batch, length = tokens.shape
-        x = self.table(tokens) + self.kinds(self.kind.expand(batch, length))
+        x = self.table(tokens.view(-1, length)) + self.kinds(self.kind.expand(batch, length))
         query, key, value = self.qkv(x).view(batch, length, 3, 4, 8).unbind(2)
         query, key = (self._turned(part.transpose(1, 2)) for part in (query, key))
         mask = seen[:, None, None].bool().expand(batch, 1, length, length)
