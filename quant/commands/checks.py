@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.catalogue.names import check_model
+from exporter.file.pte import read_report
 from quant.errors import QuantError
 
 
@@ -60,6 +61,14 @@ def is_program(model: str) -> bool:
     return path.suffix != ".gguf" and os.path.isfile(path)  # False for impossible names
 
 
+def _check_predicts(path: Path) -> None:
+    """Raises QuantError for a `.pte` of another kind than a language model."""
+    facts = read_report(path).get("model")
+    if facts is None or facts.get("task") == "embedding":
+        held = "a module" if facts is None else "a model of embeddings"
+        raise QuantError(f"{path} holds {held}, not a language model; name a language model.")
+
+
 def check_scored(model: str, run_as: RunAs) -> None:
     """Checks the name of a model to measure: a `.pte`, or as for an export.
 
@@ -67,6 +76,7 @@ def check_scored(model: str, run_as: RunAs) -> None:
         QuantError, ExportError: there is no such model, or it cannot be run so.
     """
     if is_program(model):
+        _check_predicts(Path(model))
         return
     if Path(model).suffix == ".pte" and not os.path.exists(model):
         raise QuantError(f"There is no file {model}; check its path, or give a checkpoint.")

@@ -140,8 +140,6 @@ def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Score
 
 def _open_pte(path: Path, run_as: RunAs, advance: Advance) -> Scored:
     report = read_report(path)
-    if "model" not in report:
-        raise QuantError(f"{path} holds a module, not a language model; name a language model.")
     name, facts = report["delegation"]["delegate"], report["model"]
     length, bos_id, vocab_size = (
         facts["max_context_len"],

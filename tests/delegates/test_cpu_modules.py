@@ -107,6 +107,7 @@ def test_masks_that_inputs_give_are_in_the_call(tmp_path: Path, cpp_build: Path)
     made = export_module(options).methods["forward"]
     assert made.delegation.calls == 1, made.delegation.lines
     assert made.delegation.delegated["thimble::full_attention"] == 2
+    assert made.delegation.left["view_copy"] == 2  # of masks: that of tokens changes nothing
     module: Any = nets.make_reading()
     tokens = torch.arange(27).view(3, 9)
     seen = torch.tensor([[1] * 9, [0] * 4 + [1] * 5, [0] * 9])

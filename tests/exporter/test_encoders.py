@@ -24,6 +24,7 @@ from support.real_models import minilm
 from torch.nn import functional as F
 from transformers import AutoModel, AutoTokenizer, BertModel
 
+from devtools.commands.cli import main as devtools
 from devtools.profile import load_profile
 from exporter.catalogue.encoders import DECODERS, ENCODERS
 from exporter.checkpoint.encoder import open_encoder
@@ -34,6 +35,7 @@ from exporter.file.pte import read_report
 from exporter.models.encoder import EmbeddingModel
 from exporter.models.encoder_spec import EmbeddingSpec
 from exporter.models.encoders import FAMILIES, encoder_family
+from quant.commands.cli import main as quant
 from quant.scheme import Scheme
 from runtime import Embedder, RunnerError
 
@@ -110,6 +112,20 @@ def test_the_command_knows_an_encoder_and_stores_8_bits(
             torch.from_numpy(embedder.encode(TEXTS[:3])), reference(bert[1], list(TEXTS[:3]))
         )
         assert cosines.min() > 0.99
+
+
+def test_commands_of_language_models_say_what_it_is(
+    float_pte: Path, bert: tuple[Path, BertModel]
+) -> None:
+    pte, directory = str(float_pte), str(bert[0])
+    for command, arguments, sentence in (
+        (devtools, ["compare", pte, "--checkpoint", directory], f"{pte} holds a model of embedd"),
+        (quant, ["eval", pte, "--text", __file__], f"{pte} holds a model of embeddings, not a"),
+        (quant, ["eval", directory, "--text", __file__, "--against", pte], f"{pte} holds a model"),
+        (main, [directory, "--explain"], "--explain does not support models of embeddings yet."),
+    ):
+        result = CliRunner().invoke(command, arguments)
+        assert result.exit_code == 2 and f"Error: {sentence}" in result.stderr, result.output
 
 
 def test_every_operator_has_a_line_of_the_model(

@@ -158,7 +158,7 @@ class Reading(nn.Module):
 
     def forward(self, tokens: Tensor, seen: Tensor) -> Tensor:
         batch, length = tokens.shape
-        x = self.table(tokens) + self.kinds(self.kind.expand(batch, length))
+        x = self.table(tokens.view(-1, length)) + self.kinds(self.kind.expand(batch, length))
         query, key, value = self.qkv(x).view(batch, length, 3, 4, 8).unbind(2)
         query, key = (self._turned(part.transpose(1, 2)) for part in (query, key))
         mask = seen[:, None, None].bool().expand(batch, 1, length, length)
@@ -198,7 +198,8 @@ class Folding(nn.Module):
         rows = seen.transpose(1, 2).reshape(-1, 2, 2, 4, 4, 16).transpose(2, 3)
         whole = rows.reshape(-1, 8, 8, 16).roll((2, 1), dims=(1, 2)).permute(0, 3, 1, 2)
         folded = self.merge(F.pixel_unshuffle(whole, 2).flatten(2).transpose(1, 2))
-        return folded, F.avg_pool2d(whole, 2), whole[:, 3:9, 2:, ::3]
+        bent = folded * (1 + torch.tanh(0.8 * (folded + 0.04 * folded**3)))
+        return bent, F.avg_pool2d(whole, 2).square(), whole[:, 3:9, 2:, ::3]
 
 
 class Odd(nn.Module):

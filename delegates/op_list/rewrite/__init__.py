@@ -6,7 +6,7 @@ Everything that it changes, the delegate takes: rows of float32, of samples of f
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from delegates.op_list.rewrite.attending import find_attention
 from delegates.op_list.rewrite.editing import Editing
@@ -16,6 +16,7 @@ from delegates.op_list.rewrite.rewriting import Rewriting
 from delegates.passes.constants import fold_constants
 
 _aten = torch.ops.aten
+_VIEWS = _aten.view.default, _aten.reshape.default, _aten._unsafe_view.default
 
 
 def sample_of(program: ExportedProgram) -> Node | None:
@@ -40,6 +41,7 @@ def rewrite(program: ExportedProgram, sample: Node) -> None:
     Args:
         sample: of sample_of().
     """
+    _drop_idle_views(program.graph)
     fold_constants(program)
     editing = Editing(program)
     rewrite_norms(editing)
@@ -48,6 +50,19 @@ def rewrite(program: ExportedProgram, sample: Node) -> None:
     fold_constants(program)
     Rewriting(Editing(program), sample).rewrite()
     fold_constants(program)
+
+
+def _drop_idle_views(graph: Graph) -> None:
+    """Drops views that give a value the shape it has: of tokens, nothing else would take them."""
+    for node in list(graph.nodes):
+        if node.target not in _VIEWS:
+            continue
+        source = node.args[0]
+        if [*map(str, source.meta["val"].shape)] == [*map(str, node.meta["val"].shape)]:
+            # An output is no input.
+            node.replace_all_uses_with(source, delete_user_cb=lambda user: user.op != "output")
+            if not node.users:
+                graph.erase_node(node)
 
 
 def free_views(graph_module: torch.fx.GraphModule) -> None:

@@ -1,4 +1,4 @@
-"""Activations and bounds that no operator keeps whole on the way to the edge dialect."""
+"""Activations, powers and bounds that no operator keeps whole on the way to the edge dialect."""
 
 import math
 from typing import Any
@@ -23,7 +23,8 @@ _BOUNDS = (
     *(_aten.clamp_min.default, _aten.clamp_max.default),
 )
 _PRELUS = _aten.prelu.default, _aten._prelu_kernel.default
-POINTWISE = (*_NAMED, *_BOUNDS, *_PRELUS, _aten.leaky_relu.default)
+_POWERS = _aten.pow.Tensor_Scalar, _aten.square.default
+POINTWISE = (*_NAMED, *_BOUNDS, *_PRELUS, *_POWERS, _aten.leaky_relu.default)
 
 
 def pointwise(layouts: Layouts, node: Node) -> Placed | None:
@@ -32,6 +33,8 @@ def pointwise(layouts: Layouts, node: Node) -> Placed | None:
         return None
     if node.target in _PRELUS:
         return _prelu(layouts, node, placed)
+    if node.target in _POWERS:
+        return _power(layouts, node, placed)
     steps = _steps(node)
     if steps is None:
         return None
@@ -77,6 +80,18 @@ def _prelu(layouts: Layouts, node: Node, placed: Placed) -> Placed | None:
         return None
     above = layouts.editing.call(node, _aten.relu.default, placed.rows)
     return Placed(layouts.editing.call(node, _aten.add.Tensor, above, scaled.rows), placed.index)
+
+
+def _power(layouts: Layouts, node: Node, placed: Placed) -> Placed | None:
+    """The second and the third as products, which eager computes, too."""
+    exponent = args_of(node)[1] if node.target is _aten.pow.Tensor_Scalar else 2
+    # A square whose mean is wanted may be the beginning of an RMSNorm.
+    if exponent not in (2, 3) or any(user.target is _aten.mean.dim for user in node.users):
+        return None
+    rows = placed.rows
+    for _ in range(int(exponent) - 1):
+        rows = layouts.editing.call(node, _aten.mul.Tensor, rows, placed.rows)
+    return Placed(rows, placed.index)
 
 
 def _call(layouts: Layouts, node: Node, rows: Node, name: str, number: float) -> Node:
