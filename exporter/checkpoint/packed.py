@@ -55,7 +55,7 @@ class UnpackedWeights:
             except (ValueError, KeyError) as error:
                 raise ExportError(
                     f"{path}: the packed parts of {name} do not fit quantization_config ({error}); "
-                    "download the files again."
+                    "correct it, or download the files again."
                 ) from None
         self._shapes.update(self._matrices)
 

@@ -73,6 +73,7 @@ def _gptq_packing(config: Mapping[str, Any]) -> Packing:
     layout = config.get("checkpoint_format", config.get("format", "gptq"))
     _allow("checkpoint_format", layout, ("gptq", "gptq_v2"))
     _allow("bits", config["bits"], (2, 4, 8))
+    _allow("pack_dtype", config.get("pack_dtype") or "int32", ("int32",))
     symmetric = config.get("sym")
     _allow("sym", symmetric, (True, False, None))
     size = _group_size(config["group_size"])

@@ -94,7 +94,8 @@ def prepare_text(
     if compiled.ends_texts:
         listener.note(
             f"The tokenizer of {checkpoint.name} puts a token behind every text (its "
-            "post_processor): prompts go without, so that the model continues them."
+            "post_processor or add_eos_token): prompts go without, so that the model continues "
+            "them."
         )
     if compiled.vocab_size > config.vocab_size:
         raise ExportError(

@@ -169,6 +169,7 @@ def read_gguf(path: Path) -> TokenizerSpec:
     spec.bos_id = stored.id_of("bos")
     spec.adds_bos = stored.flag("add_bos_token", adds_bos) and spec.bos_id is not None
     spec.eos_ids = stored.ends()
+    spec.ends_texts = stored.flag("add_eos_token", False) and stored.id_of("eos") is not None
     return spec
 
 

@@ -49,6 +49,8 @@ def apply_configs(
     ends += [] if named is None else [named]
     if ends:
         spec.eos_ids = list(dict.fromkeys(ends))
+    if kind is not TokenizerKind.TOKENIZER_JSON and special.config.get("add_eos_token") is True:
+        spec.ends_texts = bool(spec.eos_ids)
 
 
 _AGAIN = {CODE_LLAMA: True, NEOX: False}  # these classes decide anew, whatever a file says

@@ -279,6 +279,7 @@ def pack_awq(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
         ),
         ({**COMPRESSED, "kv_cache_scheme": {"num_bits": 8}}, "kv_cache_scheme {'num_bits': 8}, wh"),
         ({**GPTQ, "adapter": {"rank": 8}}, "adapter {'rank': 8}, which is not supported; use the"),
+        ({**GPTQ, "pack_dtype": "int16"}, "pack_dtype 'int16', where int32 is read; use the"),
         ({**GPTQ, "format": "marlin"}, "checkpoint_format 'marlin', where gptq, gptq_v2 is read"),
         (
             {**COMPRESSED, "config_groups": {"a": {"weights": {**WEIGHTS, "type": "float"}}}},

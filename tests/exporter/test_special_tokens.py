@@ -275,6 +275,19 @@ def test_whether_a_token_follows_every_text(
 
 
 @pytest.mark.parametrize("asked", [None, True, False])
+@pytest.mark.parametrize("kind", ["json", "pair", "sentencepiece"])
+def test_whether_add_eos_token_is_told(
+    asked: bool | None, kind: str, bases: dict[str, Path], tmp_path: Path
+) -> None:
+    form = {"tokenizer_config.json": {"add_eos_token": asked, "eos_token": "</s>"}}
+    path = write(bases[kind], kind, form, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    ends = tokenizer("once").input_ids[-1] == tokenizer.eos_token_id
+    assert ends == (asked is True and kind != "json")
+    assert compile_tokenizer(path).ends_texts == ends
+
+
+@pytest.mark.parametrize("asked", [None, True, False])
 @pytest.mark.parametrize("kind", ["pair", "sentencepiece"])
 def test_whether_other_tokenizers_begin_with_bos(
     asked: bool | None, kind: str, bases: dict[str, Path], tmp_path: Path

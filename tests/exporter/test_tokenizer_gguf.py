@@ -239,13 +239,17 @@ def test_the_end_of_a_channel_ends_no_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("stored", "begins"), [(None, True), (True, True), (False, False)])
-def test_whether_a_text_begins_with_bos(tmp_path: Path, stored: bool | None, begins: bool) -> None:
+def test_whether_texts_begin_with_bos_and_end_with_eos(
+    tmp_path: Path, stored: bool | None, begins: bool
+) -> None:
     metadata = byte_level_metadata("llama-bpe")
     if stored is not None:
         metadata["tokenizer.ggml.add_bos_token"] = stored
+        metadata["tokenizer.ggml.add_eos_token"] = stored
     path = write(tmp_path / "m.gguf", metadata)
     spec = read_specification(path)
     assert (spec.bos_id, spec.adds_bos) == (0, begins)
+    assert spec.ends_texts == (stored is True)
 
 
 @pytest.mark.parametrize(
