@@ -3,10 +3,11 @@
 import ctypes
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runtime.binding.c_arguments import encoded
 from runtime.binding.library import Picture, library
 from runtime.errors import RunnerError
 
@@ -60,12 +61,7 @@ def _read(part: Part) -> tuple[Picture, object]:
         )
     image = part["image"]
     if isinstance(image, str | os.PathLike):
-        try:
-            image = Path(image).read_bytes()
-        except OSError as error:
-            raise RunnerError(
-                f"cannot read the picture {part['image']}: {error.strerror}"
-            ) from None
+        image = _file(image)
     if isinstance(image, bytes | bytearray | memoryview):
         data = bytes(image)
         return Picture(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data), 0, 0), data
@@ -74,9 +70,27 @@ def _read(part: Part) -> tuple[Picture, object]:
     return Picture(pixels.ctypes.data, pixels.nbytes, width, height), pixels
 
 
+def _file(path: "str | os.PathLike[str]") -> bytes:
+    name, name_of_file = os.fspath(path), encoded(path)
+    try:
+        if stat.S_ISFIFO(os.stat(name_of_file).st_mode):  # to open it would wait for a writer
+            raise RunnerError(f"the picture {name} is not a file: name one, or pass its bytes")
+        with open(name_of_file, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise RunnerError(
+            f"cannot read the picture {name}: {error.strerror}: name a file"
+        ) from None
+
+
 def _pixels(image: object) -> "NDArray[np.uint8]":
     import numpy as np
 
+    mode = getattr(image, "mode", None)  # of Pillow's pictures, whose numbers may be others
+    if isinstance(mode, str) and mode not in ("RGB", "L"):
+        raise RunnerError(
+            f"the picture's mode is {mode}, but must be RGB or L: pass picture.convert('RGB')"
+        )
     pixels = np.asarray(image)
     if pixels.dtype == np.uint8 and pixels.ndim == 2:
         pixels = np.repeat(pixels[..., None], 3, axis=2)

@@ -5,6 +5,7 @@ import math
 import mmap
 import os
 import queue
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -253,6 +254,8 @@ def _opened(
 @contextmanager
 def _mapped(path: "str | os.PathLike[str]") -> "Iterator[mmap.mmap | bytes]":
     try:
+        if stat.S_ISFIFO(os.stat(encoded(path)).st_mode):  # to open it would wait for a writer
+            raise RunnerError(f"{os.fspath(path)} is not a file: name one, or pass its bytes")
         with open(encoded(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""

@@ -1,6 +1,7 @@
 """Models that hear: the tokens and texts of transformers, from a file of sound."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,7 @@ def test_what_the_runner_refuses(
     odd[700] = np.nan
     (tmp_path / "text.wav").write_text("RIFF and no more")
     (tmp_path / "empty.wav").write_bytes(b"")
+    os.mkfifo(tmp_path / "fifo")
     refused: dict[str, tuple[Path, list[str | Path]]] = {
         "does not know the language 'xx': it knows en, de": (pte, [sound, "--language", "xx"]),
         "--task is 'sing', but must be transcribe or translate": (pte, [sound, "--task", "sing"]),
@@ -135,12 +137,21 @@ def test_what_the_runner_refuses(
         "no.wav: No such file": (pte, [tmp_path / "no.wav"]),
         "--audio is for a model that hears": (pte, [sound, "--chat"]),
         "--format srt is for one sound": (pte, [sound, "--audio", sound, "--format", "srt"]),
+        "--json has no effect with --audio": (pte, [sound, "--json", tmp_path / "x.json"]),
+        "--temperature must be 0 to 1": (pte, [sound, "--temperature", "2"]),
+        "fifo is not a file: name one": (pte, [tmp_path / "fifo"]),
         "it is a language model": (stories_cpu_pte, [sound]),
     }
     for sentence, (file, arguments) in refused.items():
         result = run(cpp_build, file, "--audio", *arguments)
         assert result.returncode == 2 and sentence in result.stderr, (sentence, result.stderr)
         assert result.stdout == ""
+    for arguments, sentence in (
+        (["-p", "a"], "is a model that hears, not of language: give it sound"),
+        (["-p", "a", "--timestamps"], "--timestamps and --no-fallback have no effect without"),
+    ):
+        result = run(cpp_build, pte, *arguments)
+        assert result.returncode == 2 and sentence in result.stderr
 
 
 def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:

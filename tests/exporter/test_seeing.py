@@ -1,6 +1,7 @@
 """Models that see: the tokens of transformers, from files of pictures."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -250,15 +251,22 @@ def test_python_asks_about_pictures(
         text = list(runner.generate("Hello", **options))
         with Runner(pte, threads=1) as fresh:
             assert list(fresh.generate("Hello", **options)) == text
+        os.mkfifo(tmp_path / "pipe")
         for part, sentence in {
             7: "a part of the prompt is 7",
             "a picture": "is an array of float64",
             "nothing": "cannot read the picture",
+            "pipe": "is not a file: name one, or pass its bytes",
+            "zero": "contains a zero byte",
+            "palette": "the picture's mode is P, but must be RGB or L",
             "bytes": "the picture is not a picture that is read",
         }.items():
             images: Any = {
                 "a picture": np.zeros((3, 3, 3)),
                 "nothing": tmp_path / "nothing",
+                "pipe": tmp_path / "pipe",
+                "zero": "a\0b",
+                "palette": first.convert("P"),
                 "bytes": b"no picture, but text",
             }
             wrong = part if part == 7 else {"image": images[part]}

@@ -178,6 +178,8 @@ def test_what_is_not_read(ask: Any) -> None:
         file = saved(picture(90, 70), "PNG")
         refused |= {"x is cut off: write": file[: len(file) // 2]}
         refused |= {"50000 x 50000 pixels": png(50000, 50000, 8, 2, b"\0")}
+        moving = saved(picture(9, 7), "PNG", save_all=True, append_images=[picture(9, 8)])
+        refused |= {"x is an animation": moving}
         refused |= {"is a damaged PNG file": file[:60] + b"\xff" * 40 + file[100:]}
     if reads(ask, "JPEG"):
         file = saved(picture(90, 70), "JPEG")

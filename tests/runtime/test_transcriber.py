@@ -1,5 +1,6 @@
 """Models that hear, from Python: what the runner writes, of files, bytes and arrays."""
 
+import os
 import signal
 import threading
 from pathlib import Path
@@ -98,6 +99,7 @@ def test_ctrl_c_ends_the_call_and_is_raised(heard: Transcriber) -> None:
 def test_what_is_refused(heard: Transcriber, stories_cpu_pte: Path, tmp_path: Path) -> None:
     samples = spoken(0.5, 500)
     (tmp_path / "text.wav").write_text("no sound at all")
+    os.mkfifo(tmp_path / "fifo")
     refused: dict[str, tuple[Any, dict[str, Any]]] = {
         "does not know the language 'xx': it knows en, de": (samples, {"language": "xx"}),
         "task is 'sing', but must be": (samples, {"task": "sing"}),
@@ -108,6 +110,7 @@ def test_what_is_refused(heard: Transcriber, stories_cpu_pte: Path, tmp_path: Pa
         r"an array of shape \(10, 65\)": (np.zeros((10, 65), "f4"), {}),
         "the sound is a list, but must be": ([0.0], {}),
         "text.wav is not a WAV file": (tmp_path / "text.wav", {}),
+        "fifo is not a file: name one": (tmp_path / "fifo", {}),
         "no.wav: No such file": (tmp_path / "no.wav", {}),
         "the sound is not a WAV file": (b"", {}),
         "the sound has more than 1 seconds": (spoken(1.5, 500), {"max_seconds": 1}),

@@ -48,6 +48,11 @@ Status LoadedMethod::read_constant(const char* name, int64_t* value) {
 }
 
 Status LoadedMethod::read_constants() {
+  if (!named_data("thimble.transcription").empty()) {
+    return Status::error(path() +
+                         " is a model that hears, not of language: give it sound, with "
+                         "the runner's --audio or Python's Transcriber");
+  }
   const std::pair<const char*, int64_t*> numbers[] = {{"get_max_seq_len", &max_seq_len_},
                                                       {"get_max_context_len", &max_context_len_},
                                                       {"get_vocab_size", &vocab_size_}};

@@ -99,6 +99,22 @@ class Png {
   int passes_ = 1;
 };
 
+/// Whether a chunk before the pixels says so, which libpng passes over. A chunk is a size, a name,
+/// as many bytes, and their checksum.
+bool is_animation(const uint8_t* data, size_t size) {
+  constexpr size_t kSignature = 8, kAround = 12;
+  for (size_t at = kSignature; size >= kAround && at <= size - kAround;) {
+    const uint8_t* chunk = data + at;
+    if (std::memcmp(chunk + 4, "acTL", 4) == 0) return true;
+    if (std::memcmp(chunk + 4, "IDAT", 4) == 0) return false;
+    const size_t length =
+        size_t{chunk[0]} << 24 | size_t{chunk[1]} << 16 | size_t{chunk[2]} << 8 | size_t{chunk[3]};
+    if (length > size - kAround - at) return false;
+    at += kAround + length;
+  }
+  return false;
+}
+
 /// Puts pixels with alpha on white.
 void put(const uint8_t* row, size_t width, uint8_t* out) {
   for (size_t x = 0; x < width; ++x, row += 4) {
@@ -109,6 +125,9 @@ void put(const uint8_t* row, size_t width, uint8_t* out) {
 }  // namespace
 
 Result<StoredPicture> read_png(const uint8_t* data, size_t size, const std::string& name) {
+  if (is_animation(data, size)) {
+    return Status::error(name + " is an animation: save one of its pictures");
+  }
   Png png(data, size);
   if (!png.read_header()) return png.error(name);
   const Status fits = check_size(png.width(), png.height(), name);

@@ -39,6 +39,8 @@ class FileBytes {
         return Status::error(path + " is a directory: name a file of sound");
       case Error::kEmpty:
         return Status::error(path + " is empty: name a file of sound");
+      case Error::kNotAFile:
+        return Status::error(path + " is not a file: name one, or pipe the sound into --audio -");
       default:
         return Status::error("cannot read " + path + ": " + reason + ": name a file of sound");
     }

@@ -282,9 +282,20 @@ Status check(const Options& options) {
                                                                    {"--session", &options.session},
                                                                    {"--adapter", &options.adapter},
                                                                    {"--draft", &options.draft}};
+  const bool hears = !options.audio.empty();
   for (const auto& [name, value] : of_answers) {
-    if (!options.embed || value->empty()) continue;
-    return Status::error(std::string(name) + " has no effect with --embed: leave it out");
+    if ((!options.embed && !hears) || value->empty()) continue;
+    return Status::error(std::string(name) + " has no effect with " +
+                         (hears ? "--audio" : "--embed") + ": leave it out");
+  }
+  if (hears && options.answer.sampler.temperature > 1) {
+    return Status::error("--temperature must be 0 to 1 with --audio: pass a lower one");
+  }
+  if (!hears && (!options.language.empty() || options.timestamps || options.no_fallback ||
+                 options.task != "transcribe" || options.format != "text")) {
+    return Status::error(
+        "--language, --task, --format, --timestamps and --no-fallback have no effect without "
+        "--audio: add --audio FILE, or leave them out");
   }
   if (options.prompt_name && !options.embed) {
     return Status::error(
@@ -303,12 +314,12 @@ Status check(const Options& options) {
     return Status::error(
         "a session with pictures cannot be saved: leave out --session, or --image");
   }
-  if (!options.audio.empty() && (options.chat || options.embed || options.takes_tensors())) {
+  if (hears && (options.chat || options.embed || options.takes_tensors())) {
     return Status::error(
         "--audio is for a model that hears, not with --chat, --embed or tensors: leave these out");
   }
   if (!options.prompt && !options.chat && !options.embed && !options.verify &&
-      !options.takes_tensors() && options.audio.empty()) {
+      !options.takes_tensors() && !hears) {
     return Status::error(
         "no prompt was given: pass -p TEXT, which may be empty, -f FILE, --chat, or, to a program "
         "of tensors, --input and --output" +
