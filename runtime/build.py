@@ -83,13 +83,9 @@ def build(
         BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with
             its output.
     """
-    if BUILD_DIR == PACKAGED:
-        if preset == "default":
-            return Build(PACKAGED, 0.0)
-        raise BuildError(
-            "this package was installed with compiled programs and cannot build others; clone the "
-            "repository to build for other systems."
-        )
+    if BUILD_DIR == PACKAGED and preset == "default":
+        return Build(PACKAGED, 0.0)
+    check_can_build()
     directory = BUILD_DIR if preset == "default" else BUILD_DIR / preset
     cmake, ninja = find_tool("cmake"), find_tool("ninja")
     settings: dict[str, Path | str] = {
@@ -113,8 +109,22 @@ def build(
     return Build(directory, 0.0 if idle else time.monotonic() - start)
 
 
+def check_can_build() -> None:
+    """Raises BuildError if this package was installed with compiled programs."""
+    if BUILD_DIR == PACKAGED:
+        raise BuildError(
+            "this package was installed with compiled programs and cannot build others; clone the "
+            "repository to build for other systems."
+        )
+
+
 def wheel_directory() -> Path:
-    """Returns where the aarch64 build looks for ExecuTorch's unpacked wheel."""
+    """Returns where the aarch64 build looks for ExecuTorch's unpacked wheel.
+
+    Raises:
+        BuildError: an installed package with compiled programs has no such build.
+    """
+    check_can_build()
     return BUILD_DIR / "aarch64" / f"executorch-{importlib.metadata.version('executorch')}"
 
 
