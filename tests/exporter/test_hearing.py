@@ -167,6 +167,9 @@ def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:
     expected = model.generate(features_of(samples, models.WINDOW), do_sample=False)
     assert got["segments"][0]["tokens"] == text_tokens(expected, models.SPECIALS)
     assert got["language"] == ""
+    # Its times are forbidden, and with timestamps they come first.
+    timed = transcribe(cpp_build, pte, "--audio", tmp_path / "x.wav", "--timestamps")
+    assert timed["segments"] == []
     for arguments in (["--language", "de"], ["--task", "translate"]):
         result = run(cpp_build, pte, "--audio", tmp_path / "x.wav", *arguments)
         assert result.returncode == 2 and "the model" in result.stderr

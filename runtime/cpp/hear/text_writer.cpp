@@ -121,6 +121,7 @@ Status TextWriter::attempt(std::vector<int32_t>* tokens, TextScores* scores) {
   while (status.ok()) {
     forbid(*tokens, &logits);
     const int32_t token = choose(logits, scores->temperature);
+    if (!std::isfinite(logits[static_cast<size_t>(token)])) break;  // all are forbidden
     sum += logits[static_cast<size_t>(token)] - log_sum(logits);
     ++count;
     if (token == settings_.end) break;
@@ -128,7 +129,7 @@ Status TextWriter::attempt(std::vector<int32_t>* tokens, TextScores* scores) {
     if (tokens->size() == room || interrupted()) break;
     status = decoder_.step(token, &logits);
   }
-  scores->avg_logprob = sum / static_cast<double>(count);
+  scores->avg_logprob = sum / static_cast<double>(std::max<size_t>(1, count));
   scores->compression_ratio = compression_ratio(stripped(text_of(*tokens, 0, tokens->size())));
   return status;
 }
