@@ -168,7 +168,7 @@ class Transcriber(FileHandle):
         """Calls the library in another thread, since Ctrl-C would not end a call of this one."""
         handle = self._open()
         pieces: queue.SimpleQueue[Segment | None] = queue.SimpleQueue()
-        stop = threading.Event()
+        begun, stop = threading.Event(), threading.Event()
         code = ctypes.create_string_buffer(_CODE_SIZE)
         message = ctypes.create_string_buffer(ERROR_SIZE)
         failed: list[int] = []
@@ -178,19 +178,23 @@ class Transcriber(FileHandle):
             return int(threading.main_thread().is_alive() and not stop.is_set())
 
         def work() -> None:
-            result = library().thimble_transcriber_run(
-                *(handle, ctypes.byref(sound), ctypes.byref(options)),
-                *(SegmentCallback(take), None, code, _CODE_SIZE, message, ERROR_SIZE),
-            )
-            failed.append(result)
+            begun.wait()
+            if not stop.is_set():  # Ctrl-C may come while this thread is started
+                result = library().thimble_transcriber_run(
+                    *(handle, ctypes.byref(sound), ctypes.byref(options)),
+                    *(SegmentCallback(take), None, code, _CODE_SIZE, message, ERROR_SIZE),
+                )
+                failed.append(result)
             pieces.put(None)
 
         segments: list[Segment] = []
         raised: list[BaseException] = []
         worker = threading.Thread(target=work, name="thimble-transcribe")
-        worker.start()
         while True:
             try:
+                if not begun.is_set():
+                    worker.start()
+                    begun.set()
                 while (segment := pieces.get()) is not None:
                     segments.append(segment)
                     if on_segment is not None and not raised:
@@ -200,7 +204,11 @@ class Transcriber(FileHandle):
                 break
             except BaseException as error:  # Ctrl-C too: the worker still reads the sound
                 raised.append(error)
+                is_at_work = begun.is_set()
                 stop.set()
+                begun.set()
+                if not is_at_work:
+                    break
                 library().thimble_transcriber_interrupt(handle, 1)
         if raised:
             library().thimble_transcriber_interrupt(handle, int(self._interrupted))
