@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "hear/transcriber.h"
-#include "platform/mapped_file.h"
 #include "platform/streams.h"
 #include "program/interrupt.h"
+#include "program/named_file.h"
 #include "program/recording_signal.h"
 #include "program/segment_text.h"
 #include "program/standard_output.h"
@@ -30,20 +30,8 @@ class FileBytes {
  public:
   Status open(const std::string& path) {
     if (path == "-") return read_input();
-    std::string reason;
-    using Error = platform::MappedFile::Error;
-    switch (file_.open(path, &reason)) {
-      case Error::kNone:
-        return {};
-      case Error::kDirectory:
-        return Status::error(path + " is a directory: name a file of sound");
-      case Error::kEmpty:
-        return Status::error(path + " is empty: name a file of sound");
-      case Error::kNotAFile:
-        return Status::error(path + " is not a file: name one, or pipe the sound into --audio -");
-      default:
-        return Status::error("cannot read " + path + ": " + reason + ": name a file of sound");
-    }
+    return open_named(path, "a file of sound", "name one, or pipe the sound into --audio -",
+                      &file_);
   }
   const uint8_t* data() const { return input_.empty() ? file_.data() : input_.data(); }
   size_t size() const { return input_.empty() ? file_.size() : input_.size(); }
