@@ -7,25 +7,17 @@ them, of 16 bits, and end with a zero.
 
 import math
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.mapped_file import MappedFile
+from exporter.checkpoint.mapped_file import MappedFile, StoredTensor
 from exporter.errors import ExportError
 
 _VERSION = 6
 _TYPES = (*(torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16),)
 _SCALE = "_scale"  # behind the name of int8 rows: what their numbers were multiplied by
-
-
-@dataclass(frozen=True)
-class _Entry:
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    offset: int  # from the start of the file
 
 
 class CTranslate2File(MappedFile):
@@ -64,7 +56,7 @@ class CTranslate2File(MappedFile):
         self._at += size
         return self._map[self._at - size : self._at].rstrip(b"\0").decode()
 
-    def _entry(self) -> tuple[str, _Entry]:
+    def _entry(self) -> tuple[str, StoredTensor]:
         name = self._text()
         shape = tuple(self._number("<I") for _ in range(self._number("<B")))
         kind, size = self._number("<B"), self._number("<I")
@@ -74,7 +66,7 @@ class CTranslate2File(MappedFile):
         dtype = _TYPES[kind]
         if math.prod(shape) * dtype.itemsize != size:
             raise ExportError(f"{self.path} is damaged at {name}; download it again.")
-        return name, _Entry(dtype, shape, offset)
+        return name, StoredTensor(dtype, shape, offset)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: entry.shape for name, entry in self._entries.items()}

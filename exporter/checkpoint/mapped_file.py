@@ -1,10 +1,22 @@
 """A file of weights in memory: tensors are views of it, and nothing is copied."""
 
 import mmap
+from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 from exporter.errors import ExportError
 from exporter.json_object import LFS_POINTER, lfs_pointer
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Where a tensor lies: `offset` bytes from the start of the file."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    offset: int
 
 
 class MappedFile:

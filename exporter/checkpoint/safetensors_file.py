@@ -6,14 +6,13 @@ data_offsets}}, then the tensors' bytes (https://huggingface.co/docs/safetensors
 
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.mapped_file import MappedFile
+from exporter.checkpoint.mapped_file import MappedFile, StoredTensor
 from exporter.errors import ExportError
 
 _LENGTH_BYTES = 8
@@ -41,13 +40,6 @@ _DTYPES = {
 }
 _FOURS = "F4"  # two numbers in a byte, along the last dimension
 _NO_BYTES = ("F6_E2M3", "F6_E3M2")  # numbers that no type of PyTorch holds
-
-
-@dataclass(frozen=True)
-class _Entry:
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    offset: int  # from the start of the file
 
 
 class SafetensorsFile(MappedFile):
@@ -78,7 +70,7 @@ class SafetensorsFile(MappedFile):
         flat = torch.frombuffer(self._map, dtype=entry.dtype, count=count, offset=entry.offset)
         return flat.view(entry.shape)
 
-    def _read_header(self, size: int) -> dict[str, _Entry]:
+    def _read_header(self, size: int) -> dict[str, StoredTensor]:
         length = int.from_bytes(self._map[:_LENGTH_BYTES], "little")
         data_start = _LENGTH_BYTES + length
         if size < _LENGTH_BYTES or not 2 <= length <= _MAX_HEADER_BYTES:
@@ -109,7 +101,7 @@ class SafetensorsFile(MappedFile):
             raise self._not_safetensors(f"{size - place:,} bytes at its end are of no tensor")
         return entries
 
-    def _entry(self, name: str, fields: Any, data_start: int) -> _Entry:
+    def _entry(self, name: str, fields: Any, data_start: int) -> StoredTensor:
         try:
             begin, end = fields["data_offsets"]
             dtype, shape = fields["dtype"], tuple(fields["shape"])
@@ -120,9 +112,9 @@ class SafetensorsFile(MappedFile):
                 )
             if dtype == _FOURS:
                 shape = (*shape[:-1], shape[-1] // 2)
-                entry = _Entry(torch.float4_e2m1fn_x2, shape, data_start + begin)
+                entry = StoredTensor(torch.float4_e2m1fn_x2, shape, data_start + begin)
             else:
-                entry = _Entry(_DTYPES[dtype], shape, data_start + begin)
+                entry = StoredTensor(_DTYPES[dtype], shape, data_start + begin)
             sound = all(type(n) is int and n >= 0 for n in (begin, *entry.shape))
             sound = sound and end - begin == _byte_count(entry)
         except (LookupError, TypeError, ValueError):
@@ -144,5 +136,5 @@ class SafetensorsFile(MappedFile):
         )
 
 
-def _byte_count(entry: _Entry) -> int:
+def _byte_count(entry: StoredTensor) -> int:
     return math.prod(entry.shape) * entry.dtype.itemsize
