@@ -175,16 +175,9 @@ def _linear_fake(input: Tensor, values: Tensor, *_: object) -> Tensor:
 
 @torch.library.register_fake("thimble::convolution", lib=_library)
 def _convolution_fake(
-    input: Tensor,
-    values: Tensor,
-    scales: Tensor,
-    bias: Tensor | None,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    input: Tensor, values: Tensor, _scales: Tensor, _bias: Tensor | None, *sides: Sequence[int]
 ) -> Tensor:
-    return input.new_empty(_convolved(input, values, kernel, stride, padding, dilation))
+    return input.new_empty(_convolved(input, values, *sides))
 
 
 @torch.library.register_fake("thimble::embedding", lib=_library)
