@@ -158,6 +158,12 @@ def _read(
         return spec
     if source.kind is TokenizerKind.SENTENCEPIECE:
         spec, pieces = read_sentencepiece(source.path), pieces_of(source.path)
+        if special.model:
+            spec.notes.append(
+                f"No file names a tokenizer_class, so {source.path.name} is read as SentencePiece "
+                "reads it. transformers 5 gives other ids: to have them, write "
+                f'"tokenizer_class": "TokenizersBackend" into {CONFIG}.'
+            )
     else:
         spec = read_tiktoken(source.path)
         pieces = [token.decode("utf-8", "replace") for token in spec.tokens]

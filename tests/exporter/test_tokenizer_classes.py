@@ -158,6 +158,17 @@ def test_a_vocabulary_and_merges(
     assert not check(tmp_path, config, model_type, cpp_build)
 
 
+def test_the_note_on_a_model_without_a_class_is_right(
+    tmp_path: Path, shared_data: Path, cpp_build: Path
+) -> None:
+    shutil.copy(shared_data / "stories260K/tokenizer.model", tmp_path)
+    assert not compile_tokenizer(tmp_path).notes
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    (note,) = compile_tokenizer(tmp_path).notes
+    advised = json.loads("{" + note.partition("write ")[2].partition(" into ")[0] + "}")
+    check(tmp_path, advised, "llama", cpp_build)  # gives the ids of transformers
+
+
 def test_classes_that_do_not_fit_the_file(tmp_path: Path, shared_data: Path) -> None:
     config = tmp_path / "tokenizer_config.json"
     config.write_text('{"tokenizer_class": "GPT2Tokenizer"}')
