@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram, export
+from torch.export.graph_signature import OutputKind
 
 from exporter.capture.program import end_traces_at_the_model
 from exporter.capture.refusals import REFUSALS, refused
@@ -13,7 +14,8 @@ from exporter.module.state import state_kept
 
 
 def capture_module(made: Made) -> ExportedProgram:
-    """Captures `forward`, without changes in place: those of buffers are outputs.
+    """Captures `forward`, without changes in place: those of buffers are outputs, those of inputs
+    stay within a call.
 
     Raises:
         ExportError: a line cannot be captured; the sentence names it and what to do.
@@ -24,13 +26,29 @@ def capture_module(made: Made) -> ExportedProgram:
         with state_kept(made.module):
             program = export(made.module, inputs.args, kwargs or None, dynamic_shapes=shapes)
         end_traces_at_the_model(program)
-        return program.run_decompositions({})
+        return keep_inputs(program.run_decompositions({}))
     except REFUSALS as error:
         raise refused(made.module, inputs.args, shapes, error, kwargs) from error
     except Exception as error:
         raise failure(
             "The module cannot be captured: torch.export refuses what it does", error
         ) from error
+
+
+def keep_inputs(program: ExportedProgram) -> ExportedProgram:
+    """Takes changed inputs out of a program's outputs: ExecuTorch would return them before the
+    module's own, and leave the caller's tensors as they were."""
+    signature, output = program.graph_signature, program.graph.output_node()
+    kept = [
+        (spec, value)
+        for spec, value in zip(signature.output_specs, output.args[0], strict=True)  # type: ignore[arg-type]
+        if spec.kind is not OutputKind.USER_INPUT_MUTATION
+    ]
+    signature.output_specs = [spec for spec, _ in kept]
+    output.args = (tuple(value for _, value in kept),)
+    program.graph.eliminate_dead_code()
+    program.graph_module.recompile()
+    return program
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from delegates.passes.nan import may_be_nan, odd_constants
 from exporter.errors import ExportError
 from exporter.listener import Listener
-from exporter.module.capture import capture_module
+from exporter.module.capture import capture_module, keep_inputs
 from exporter.module.effects import layer_effects
 from exporter.module.quality import ModuleQuality, measure
 from exporter.module.quantize_convolutions import convolutions_of, quantize_convolutions
@@ -170,7 +170,7 @@ def _integers(
             )
     except Exception as error:
         raise failure("The quantized module cannot be captured", error) from error
-    return captured.run_decompositions({}), converted
+    return keep_inputs(captured.run_decompositions({})), converted
 
 
 @torch.no_grad()

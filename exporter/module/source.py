@@ -44,7 +44,9 @@ class Inputs:
         return Inputs(args, kwargs)
 
     def call(self, module: Callable[..., Any]) -> Any:
-        return module(*self.args, **self.kwargs)
+        """Calls a module, which may change what it is given: that is a copy."""
+        args, kwargs = tree_map(torch.clone, (self.args, dict(self.kwargs)))
+        return module(*args, **kwargs)
 
 
 @dataclass(frozen=True)
