@@ -5,7 +5,10 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram, export
 from torch.export.graph_signature import OutputKind
+from torch.fx import Node
 
+from delegates.report import operator_name
+from delegates.source_lines import source_line
 from exporter.capture.program import end_traces_at_the_model
 from exporter.capture.refusals import REFUSALS, refused
 from exporter.errors import ExportError
@@ -63,6 +66,29 @@ def run_eagerly(made: Made) -> None:
             made.inputs.call(made.module)
         except Exception as error:
             raise failure("The module fails on its own example inputs", error) from error
+
+
+def check_nothing_is_random(program: ExportedProgram) -> None:
+    """
+    Raises:
+        ExportError: an operator draws numbers.
+    """
+    for node in program.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and _draws(node):
+            raise ExportError(
+                f"{source_line(node)} draws random numbers ({operator_name(node)}). No file draws "
+                "those of PyTorch, so take them as an input, or leave that line out."
+            )
+
+
+def _draws(node: Node) -> bool:
+    """Whether an operator that can drop numbers at random does so."""
+    schema: Any = node.target
+    names = [argument.name for argument in schema._schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    if "dropout_p" in names:
+        return bool(given.get("dropout_p"))
+    return not {"train", "training"} & set(names) or bool(given.get("train", given.get("training")))
 
 
 def check_outputs_are_tensors(program: ExportedProgram) -> None:

@@ -12,7 +12,12 @@ from torch.export import ExportedProgram
 from delegates import DelegateError, DelegationReport
 from exporter.errors import ExportError
 from exporter.module.agreement import ModuleAgreement, compare, hides_nan, references
-from exporter.module.capture import capture_module, check_outputs_are_tensors, run_eagerly
+from exporter.module.capture import (
+    capture_module,
+    check_nothing_is_random,
+    check_outputs_are_tensors,
+    run_eagerly,
+)
 from exporter.module.losses import nan_loss
 from exporter.module.quantize import Quantized
 from exporter.module.rounding import in_float64
@@ -59,6 +64,7 @@ def capture_method(name: str, made: Made) -> Method:
     run_eagerly(made)
     program = capture_module(made)
     check_outputs_are_tensors(program)
+    check_nothing_is_random(program)
     return Method(made, program, signature_of(name, program, made))
 
 

@@ -159,6 +159,7 @@ def test_the_report_speaks_of_the_users_file(traps_pte: Path) -> None:
         ("size", r"module_traps.py:\d+ requires x.size\(0\) .*batch should vary more"),
         ("sort", r"No delegate takes sort \(module_traps.py:\d+\)"),
         ("convolution", r"three dimensions \(module_traps.py:\d+\)"),
+        ("random", r"module_traps.py:\d+ draws random numbers \(native_dropout\)"),
         ("number", "returns 3, but a program returns only tensors"),
         ("fails", r"fails on its own example inputs at module_traps.py:\d+ \(return x @ x\)"),
         ("raises", r"raises\(\) of module_traps.py failed at module_traps.py:\d+ .*no weights"),

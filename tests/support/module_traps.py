@@ -118,6 +118,8 @@ class Refused(nn.Module):
             return torch.sort(x).values
         if self.what == "convolution":
             return F.conv3d(x[None, None, None], torch.ones(1, 1, 1, 1, 1))
+        if self.what == "random":
+            return F.dropout(x)
         if self.what == "number":
             return x, 3
         if self.what == "fails":
@@ -139,6 +141,10 @@ def sort() -> object:
 
 def convolution() -> object:
     return Refused("convolution"), torch.randn(2, 3)
+
+
+def random() -> object:
+    return Refused("random"), torch.randn(2, 3)
 
 
 def number() -> object:
