@@ -1,5 +1,6 @@
 """The last step of every delegate's lowering: from the edge program to the one to write."""
 
+import ast
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -69,7 +70,14 @@ def finish(
         for method in reports:
             graph_module = edge.exported_program(method).graph_module
             stack.enter_context(calls_not_traced(graph_module))
-        finished = edge.to_executorch(config)
+        try:
+            finished = edge.to_executorch(config)
+        except RuntimeError as error:
+            # Operators without a form for memory that is given, which kernels need.
+            missing = str(error).partition("Missing out variants: ")[2]
+            if not missing:
+                raise
+            raise _not_computed(min(ast.literal_eval(missing)), reports.values()) from error
     if with_etrecord:
         keep_view_handles(finished)
         keep_write_handles(finished)
@@ -97,10 +105,14 @@ def _check_kernels(
     from executorch.extension.pybindings.portable_lib import _get_operator_names
 
     for operator in sorted(operators - set(_get_operator_names())):
-        name = operator.partition(".")[0].removeprefix("aten::")
-        left = [one for report in reports for one in report.lines]
-        line = next((one.line for one in left if one.operator == name), UNKNOWN)
-        raise DelegateError(
-            f"No delegate takes {name} ({line}), and ExecuTorch has no kernel for it; "
-            "leave it out of the model, or export with another --delegate."
-        )
+        raise _not_computed(operator, reports)
+
+
+def _not_computed(operator: str, reports: Iterable[DelegationReport]) -> DelegateError:
+    name = operator.partition(".")[0].removeprefix("aten::")
+    left = [one for report in reports for one in report.lines]
+    line = next((one.line for one in left if one.operator == name), UNKNOWN)
+    return DelegateError(
+        f"No delegate takes {name} ({line}), and ExecuTorch has no kernel for it; "
+        "leave it out of the model, or export with another --delegate."
+    )

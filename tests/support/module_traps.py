@@ -116,6 +116,8 @@ class Refused(nn.Module):
             return x + 1
         if self.what == "sort":
             return torch.sort(x).values
+        if self.what == "rrelu":
+            return F.rrelu(x)
         if self.what == "convolution":
             return F.conv3d(x[None, None, None], torch.ones(1, 1, 1, 1, 1))
         if self.what == "random":
@@ -137,6 +139,10 @@ def size() -> object:
 
 def sort() -> object:
     return Refused("sort"), torch.randn(2, 3)
+
+
+def rrelu() -> object:
+    return Refused("rrelu"), torch.randn(2, 3)
 
 
 def convolution() -> object:
