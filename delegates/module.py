@@ -20,6 +20,7 @@ from delegates.methods import join, lowering
 from delegates.passes.exact import compute_exactly
 from delegates.passes.graph import drop_checks
 from delegates.passes.in_place import passes_in_place
+from delegates.passes.positions import positions_by_rows
 from delegates.passes.weights import copy_graph
 from delegates.report import (
     DelegateShare,
@@ -96,9 +97,14 @@ def lower_module(
         edges[method], reports[method] = lowered.edge, lowered.report
         layout = layout or lowered.layout
     edge = join(edges)
-    return finish(
-        edge, reports, named_data, with_etrecord, _file_config(edge, layout, copies_inputs)
-    )
+    config = _file_config(edge, layout, copies_inputs)
+    try:
+        with positions_by_rows():
+            return finish(edge, reports, named_data, with_etrecord, config)
+    except DelegateError:
+        raise
+    except Exception as error:  # of its passes, whatever went wrong
+        raise _refusal(",".join(delegates), error) from error
 
 
 def lower_method(

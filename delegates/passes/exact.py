@@ -157,6 +157,18 @@ def _add(x: Tensor, y: Tensor, alpha: float = 1) -> Tensor:
     return NotImplemented if alpha == 1 else torch.sub(x, y, alpha=-alpha)
 
 
+def _pad(x: Tensor, sides: list[int], *mode_and_value: Any) -> Tensor:
+    """The kernel does not take away, as sides below zero ask for."""
+    if min(sides, default=0) >= 0 or mode_and_value[:1] not in ((), ("constant",)):
+        return NotImplemented
+    for index, (before, after) in enumerate(zip(sides[::2], sides[1::2], strict=True)):
+        dim = x.dim() - 1 - index
+        first = max(-before, 0)
+        x = x.narrow(dim, first, x.shape[dim] - first - max(-after, 0))
+    added = [max(side, 0) for side in sides]
+    return torch.nn.functional.pad(x, added, "constant", *mode_and_value[1:])
+
+
 EXACT: Mapping[Any, Callable[..., Any]] = {
     _aten.add.Tensor: _add,
     _aten.linear.default: _linear,
@@ -168,6 +180,7 @@ EXACT: Mapping[Any, Callable[..., Any]] = {
     _aten.remainder.Scalar_Tensor: _remainder,
     _aten.cumsum.default: _cumsum,
     _aten.addmm.default: _addmm,
+    _aten.pad.default: _pad,
     **{operator: _in_float32(operator) for operator in _SUMS},
     **{operator: _in_float32(operator, (torch.bfloat16,)) for operator in _CONVOLUTIONS},
 }

@@ -6,6 +6,8 @@ import torch
 from torch.export import ExportedProgram, export
 from torch.export.graph_signature import OutputKind
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._sympy.numbers import int_oo
 
 from delegates.report import operator_name
 from delegates.source_lines import source_line
@@ -78,6 +80,22 @@ def check_nothing_is_random(program: ExportedProgram) -> None:
             raise ExportError(
                 f"{source_line(node)} draws random numbers ({operator_name(node)}). No file draws "
                 "those of PyTorch, so take them as an input, or leave that line out."
+            )
+
+
+def check_sizes_are_bounded(program: ExportedProgram) -> None:
+    """
+    Raises:
+        ExportError: a size depends on numbers, and nothing says how large it can become.
+    """
+    ranges = program.range_constraints
+    for node in program.graph.nodes:
+        free = free_unbacked_symbols(node.meta.get("val"))
+        if any(symbol in ranges and ranges[symbol].upper == int_oo for symbol in free):
+            raise ExportError(
+                f"{source_line(node)} makes a tensor whose size depends on numbers "
+                f"({operator_name(node)}), but memory is planned before: state the largest size "
+                "there, for example with torch._check(y.shape[0] <= 100)."
             )
 
 

@@ -16,6 +16,7 @@ from exporter.module.capture import (
     capture_module,
     check_nothing_is_random,
     check_outputs_are_tensors,
+    check_sizes_are_bounded,
     run_eagerly,
 )
 from exporter.module.losses import nan_loss
@@ -65,6 +66,7 @@ def capture_method(name: str, made: Made) -> Method:
     program = capture_module(made)
     check_outputs_are_tensors(program)
     check_nothing_is_random(program)
+    check_sizes_are_bounded(program)
     return Method(made, program, signature_of(name, program, made))
 
 

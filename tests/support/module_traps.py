@@ -74,6 +74,8 @@ class Traps(nn.Module):
             "average": F.avg_pool2d(picture, 3, 2, 1, ceil_mode=True),
             "resized": F.interpolate(picture, scale_factor=2.5, mode="bilinear"),
             "doubled": F.interpolate(picture, scale_factor=2.0, mode="bilinear"),
+            "cut": F.pad(picture, (-1, 2, 0, -3), value=2.0),
+            "positions": torch.nonzero(whole > 3),
             "turned": picture.to(memory_format=torch.channels_last).permute(0, 2, 3, 1).flatten(1),
         }
 
@@ -116,6 +118,8 @@ class Refused(nn.Module):
             return x + 1
         if self.what == "sort":
             return torch.sort(x).values
+        if self.what == "unbounded":
+            return torch.bincount(x.long().flatten().abs())
         if self.what == "rrelu":
             return F.rrelu(x)
         if self.what == "convolution":
@@ -139,6 +143,10 @@ def size() -> object:
 
 def sort() -> object:
     return Refused("sort"), torch.randn(2, 3)
+
+
+def unbounded() -> object:
+    return Refused("unbounded"), torch.randn(2, 3)
 
 
 def rrelu() -> object:
