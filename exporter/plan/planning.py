@@ -6,7 +6,7 @@ from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
 from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import Checkpoint
-from exporter.checkpoint.sampling import read_sampling
+from exporter.checkpoint.sampling import not_applied, read_sampling
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.options import ExportOptions
@@ -52,6 +52,12 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     if plan.sampling:
         set_by_authors = ", ".join(f"{name} {value:g}" for name, value in plan.sampling.items())
         listener.note(f"Runners of the file sample by default as its authors do: {set_by_authors}.")
+    ignored = not_applied(plan.checkpoint.directory)
+    if ignored:
+        listener.note(
+            f"Runners of the file do not apply {', '.join(ignored)} of generation_config.json, by "
+            "which transformers would choose other tokens."
+        )
     for note in rotary_notes(config, context, plan.spec):
         listener.note(note)
     if plan.text.evaluation is None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.sampled_files import GIVEN, STORED, export_sampled
 
-from exporter.checkpoint.sampling import read_sampling
+from exporter.checkpoint.sampling import not_applied, read_sampling
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
 from runtime import Chat, Engine, Runner
@@ -37,6 +37,7 @@ def run(command: list[Any]) -> tuple[str, str]:
         ({"do_sample": True, "temperature": None, "top_p": 1.0}, {"temperature": 1.0}),
         ({"do_sample": False, "temperature": 0.7}, {}),
         ({"temperature": 0.7}, {}),
+        ({"do_sample": True, "typical_p": 0.9}, {"temperature": 1.0, "typical_p": 0.9}),
         (None, {}),
     ],
 )
@@ -46,6 +47,24 @@ def test_what_is_read(
     if fields is not None:
         (tmp_path / "generation_config.json").write_text(json.dumps(fields))
     assert read_sampling(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, []),
+        ({"num_beams": 1, "no_repeat_ngram_size": 0, "suppress_tokens": None, "top_h": 0.4}, []),
+        ({"num_beams": 4, "no_repeat_ngram_size": 3}, ["no_repeat_ngram_size", "num_beams"]),
+        ({"repetition_penalty": 1.1}, ["repetition_penalty"]),
+        ({"do_sample": True, "repetition_penalty": 1.1, "top_h": 0.4}, ["top_h"]),
+        ({"suppress_tokens": [5], "forced_eos_token_id": 2}, None),
+    ],
+)
+def test_what_is_not_applied(
+    tmp_path: Path, fields: dict[str, Any], expected: list[str] | None
+) -> None:
+    (tmp_path / "generation_config.json").write_text(json.dumps(fields))
+    assert not_applied(tmp_path) == (list(fields) if expected is None else expected)
 
 
 @pytest.mark.parametrize(
