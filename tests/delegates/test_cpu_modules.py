@@ -130,6 +130,16 @@ def test_what_it_does_not_take_is_right(
     assert bool(ours) == claimed and not any("thimble" in each for each in made.delegation.left)
 
 
+@pytest.mark.parametrize(("name", "calls"), [("beside", 1), ("tall", 0)])
+def test_pictures_are_no_rows_of_a_sequence(
+    name: str, calls: int, tmp_path: Path, cpp_build: Path
+) -> None:
+    options = ModuleOptions(SourceName(SOURCE, f"make_{name}"), tmp_path / "m.pte", delegate="cpu")
+    made = export_module(options).methods["forward"]
+    assert made.delegation.calls == calls
+    assert made.agreement is not None and made.agreement.error < 1e-5
+
+
 def test_an_operator_of_ours_that_is_left_is_refused(tmp_path: Path) -> None:
     """A linear of integers of one vector: neither the op list nor a kernel has it."""
     options = ModuleOptions(

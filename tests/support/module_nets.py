@@ -264,3 +264,21 @@ def make_reading() -> object:
 def make_folding() -> object:
     torch.manual_seed(5)
     return Folding(), (torch.randn(1, 3, 16, 16),)
+
+
+class Clipped(nn.Module):
+    """Reads places beside its pictures, which have no batch."""
+
+    def forward(self, picture: Tensor, places: Tensor) -> Tensor:
+        return F.relu(picture)[:, places]
+
+
+def make_beside() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    torch.manual_seed(5)
+    return Clipped(), (torch.randn(1, 4, 7, 7), torch.tensor([2, 0]))
+
+
+def make_tall() -> tuple[nn.Module, tuple[Tensor, ...], object]:
+    """Pictures of any height: no sample has a fixed shape."""
+    heights = {2: torch.export.Dim("height", min=1, max=9)}
+    return nn.Sequential(nn.ReLU(), nn.Sigmoid()), (torch.randn(1, 4, 7, 7),), (heights,)

@@ -29,11 +29,13 @@ def sample_of(program: ExportedProgram) -> Node | None:
     ]
     inputs = [node for node in program.graph.find_nodes(op="placeholder") if node.name in given]
     values = [node.meta.get("val") for node in inputs]
-    if not all(isinstance(value, torch.Tensor) and value.dim() > 1 for value in values):
+    if not all(isinstance(value, torch.Tensor) for value in values):
         return None
-    if any(not isinstance(size, int) for value in values for size in value.shape[1:]):
+    batched = [node for node, value in zip(inputs, values, strict=True) if value.dim() > 1]
+    fixed = [size for value in values for size in value.shape[value.dim() > 1 :]]
+    if any(not isinstance(size, int) for size in fixed):
         return None
-    return inputs[0] if inputs else None
+    return batched[0] if batched else None
 
 
 def rewrite(program: ExportedProgram, sample: Node) -> None:
