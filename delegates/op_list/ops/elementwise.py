@@ -122,6 +122,9 @@ def match_binary(node: Node, values: Values) -> Elementwise | Refused:
     return Elementwise(output=output, nodes=[node], function=function, input=rows[0], other=rows[1])
 
 
+_LEAST_DIVISOR = 2.0**-126  # of those that have an inverse in float32
+
+
 def match_parts(node: Node, values: Values) -> Elementwise | None:
     """Rows, or heads, times a number for each of them."""
     for left, right in (args_of(node)[:2], args_of(node)[1::-1]):
@@ -179,6 +182,8 @@ def scaled(node: Any, values: Values) -> tuple[Node, float, list[Node]] | None:
         return None
     for source, factor in (args_of(node), args_of(node)[::-1]):
         constant = values.constants.number(factor) if is_rows(source) else None
+        if constant is not None and name == "aten::div" and abs(constant[0]) < _LEAST_DIVISOR:
+            return None
         if constant is not None:
             number = constant[0] if name == "aten::mul" else 1 / constant[0]
             return source, number, [*constant[1], node]
