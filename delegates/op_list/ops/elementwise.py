@@ -1,5 +1,6 @@
 """Functions of one number or two, applied to rows number by number."""
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar
@@ -182,11 +183,11 @@ def scaled(node: Any, values: Values) -> tuple[Node, float, list[Node]] | None:
         return None
     for source, factor in (args_of(node), args_of(node)[::-1]):
         constant = values.constants.number(factor) if is_rows(source) else None
-        if constant is not None and name == "aten::div" and abs(constant[0]) < _LEAST_DIVISOR:
-            return None
         if constant is not None:
-            number = constant[0] if name == "aten::mul" else 1 / constant[0]
-            return source, number, [*constant[1], node]
+            number, makers = constant
+            if name == "aten::div":
+                number = 1 / number if abs(number) >= _LEAST_DIVISOR else math.inf
+            return (source, number, [*makers, node]) if math.isfinite(number) else None
         if name == "aten::div":
             break  # a number divided by rows
     return None
