@@ -40,6 +40,10 @@ class ExportOptions:
         parts: whether the file also has the methods `token_embedding` and `text_decoder`, which
             stock ExecuTorch's MultimodalRunner calls.
         vision: whether a model that sees is exported with what sees, where the delegate runs it.
+        vision_scheme: how the weights of what sees are stored; None: in int8, or in float where
+            `scheme` is.
+        calibration_images: a directory of pictures to calibrate and measure these on; None: those
+            of the package.
         etrecord: file for the graphs that the profiler reads.
         cache: the directory for quantized layers, which are reused; None: no cache.
         max_memory: the most bytes of memory; None: no limit.
@@ -65,6 +69,8 @@ class ExportOptions:
     delegate: str = DEFAULT_DELEGATE
     parts: bool = False
     vision: bool = True
+    vision_scheme: Scheme | None = None
+    calibration_images: Path | None = None
     etrecord: Path | None = None
     cache: Path | None = None
     max_memory: int | None = None
@@ -76,7 +82,7 @@ class ExportOptions:
         adapters = [place for _, place in self.adapters]
         named = (
             *(self.model, self.checkpoint, self.adapter, self.tokenizer),
-            *(self.chat_template, self.calibration),
+            *(self.chat_template, self.calibration, self.calibration_images),
         )
         return [*adapters, *(path for path in named if path is not None)]
 

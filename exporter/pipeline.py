@@ -80,7 +80,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         listener.stage("capture")
         import_compilers()
         programs, reference = _captured(plan, model)
-        sight = None if plan.sight is None else capture_sight(plan.sight)
+        sight = None if plan.sight is None else capture_sight(plan.sight, listener)
         del model  # the programs now hold the weights, and lowering releases them
         report = describe(plan, quantization)
         listener.stage("lower")

@@ -7,8 +7,8 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runtime.binding.c_arguments import encoded
-from runtime.binding.library import Picture, library
+from runtime.binding.c_arguments import encoded, text_of
+from runtime.binding.library import ERROR_SIZE, Picture, TileCallback, library
 from runtime.errors import RunnerError
 
 if TYPE_CHECKING:
@@ -51,6 +51,33 @@ class PicturePrompt:
         """Calls thimble_generate_with_pictures() as thimble_generate() is called."""
         function = library().thimble_generate_with_pictures
         return int(function(handle, prompt, size, self.pictures, len(self.pictures), *answer))
+
+
+def picture_tiles(settings: bytes, image: object) -> "list[NDArray[np.float32]]":
+    """Returns what a model's method `vision_encoder` reads of a picture, in order: (3, height,
+    width) of each tile, the whole as the last.
+
+    Args:
+        settings: the blob `thimble.picture` of the model's file.
+        image: a path, the bytes of a file, or pixels.
+
+    Raises:
+        RunnerError: the picture cannot be read, or the settings are damaged.
+    """
+    import numpy as np
+
+    tiles: list[NDArray[np.float32]] = []
+
+    def receive(numbers: Any, height: int, width: int, _: object) -> int:
+        tiles.append(np.ctypeslib.as_array(numbers, (3, height, width)).copy())
+        return 1
+
+    picture, _kept = _read({"image": image})
+    error, lib = ctypes.create_string_buffer(ERROR_SIZE), library()
+    arguments = ctypes.byref(picture), TileCallback(receive), None
+    if lib.thimble_picture_tiles(settings, len(settings), *arguments, error, ERROR_SIZE):
+        raise RunnerError(text_of(error))
+    return tiles
 
 
 def _read(part: Part) -> tuple[Picture, object]:

@@ -65,6 +65,19 @@ Examples:
     is_flag=True,
     help="Leave out what sees of a model that reads pictures.",
 )
+@click.option(
+    "--vision-quant",
+    metavar="SCHEME",
+    help="How the weights of what sees are stored: rtn8 (8 bits), gptq4 (4 bits, calibrated), rtn4 "
+    "or none (float32). By default rtn8, or none with --quant none.",
+)
+@click.option(
+    "--calibration-images",
+    type=FilledPath("name a directory of pictures", file_okay=False),
+    metavar="DIR",
+    help="Pictures to calibrate and measure what sees on; of each four, one is held out. By "
+    "default some in the package.",
+)
 @scheme_options
 @click.option(
     "--bits",

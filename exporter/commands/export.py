@@ -2,8 +2,9 @@
 
 import resource
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +17,7 @@ from exporter.commands.summary import megabytes, show_kernels, show_unchecked, s
 from exporter.commands.working import checking, importing, working
 from exporter.text.file import read_text_file
 from quant.measure.format_numbers import with_error
+from quant.scheme import Scheme
 
 if TYPE_CHECKING:
     from delegates import DelegationReport
@@ -63,6 +65,8 @@ def run_export(request: Request, out: Path) -> None:
             max_seq_len=request.max_seq_len,
             delegate=request.delegate,
             vision=not request.no_vision,
+            vision_scheme=_vision_scheme(request),
+            calibration_images=request.calibration_images,
             etrecord=request.etrecord,
             cache=None if request.no_cache else request.cache or default_directory(),
             max_memory=None
@@ -75,11 +79,16 @@ def run_export(request: Request, out: Path) -> None:
     summarize(out, lambda: _show(result, request.etrecord, request.layer_errors, seconds))
 
 
+def _vision_scheme(request: Request) -> Scheme | None:
+    return None if request.vision_quant is None else Scheme(request.vision_quant)
+
+
 def _check(request: Request, out: Path) -> None:
     """Exits with 2 if an option is not valid."""
     with checking():
         check_file(request.delegate, out, request.etrecord, request.max_size, request.bits)
         check_source(request.model, request.checkpoint)
+        _vision_scheme(request)  # refuses what is not
         request.check(request.bits is not None or request.max_size is not None)
         check_installed(request.delegate)
         if request.chat_template is not None:
@@ -115,7 +124,7 @@ def _show(
     _show_delegation(report)
     vision = result.report.get("vision")
     if vision is not None:
-        click.echo(f"pictures: {vision['rows']} rows of each tile of {vision['tile']} pixels")
+        click.echo(f"pictures: {_of_pictures(vision)}")
     if result.agreement is not None:
         error = result.agreement.error
         share = f"{error:.2g}" if error >= _LEAST_SHARE else f"less than {_LEAST_SHARE}"
@@ -132,6 +141,18 @@ def _show(
     )
     if etrecord is not None:
         click.echo(f"wrote {etrecord}: {megabytes(etrecord.stat().st_size)}")
+
+
+def _of_pictures(vision: Mapping[str, Any]) -> str:
+    rows = f"{vision['rows']} rows of each tile of {vision['tile']} pixels"
+    quality = vision["quality"]
+    if quality is None:
+        return rows
+    return (
+        f"{rows}; in {vision['quantization']['bits']} bits, the cosine to those in float is "
+        f"{quality['cosine_mean']:.4f}, of the worst {quality['cosine_worst']:.4f} "
+        f"({quality['rows']} rows of held-out pictures)"
+    )
 
 
 def _show_delegation(report: "DelegationReport") -> None:

@@ -14,7 +14,8 @@ from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, summarize
 from exporter.commands.working import checking, importing, working
 from exporter.errors import ExportError
-from exporter.hearing.scheme import DEFAULT_SCHEME, stored_scheme
+from exporter.hearing.scheme import hearing_scheme
+from exporter.module.window_scheme import DEFAULT_SCHEME
 from quant.scheme import Scheme, scheme_from_text
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _check(request: Request, out: Path, given: Collection[str]) -> Scheme:
     check_file(request.delegate, out, request.etrecord)
     name = request.scheme if "scheme" in given else DEFAULT_SCHEME.name
     scheme = scheme_from_text(name, None, request.group_size, None)
-    stored_scheme(scheme)  # refuses what is not
+    hearing_scheme(scheme)  # refuses what is not
     return scheme
 
 

@@ -17,6 +17,8 @@ class Request(Quantization):
     tokenizer: Path | None
     chat_template: Path | None
     no_vision: bool
+    vision_quant: str | None
+    calibration_images: Path | None
     bits: float | None
     max_size: str | None
     max_context_len: int | None

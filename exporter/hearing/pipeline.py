@@ -16,7 +16,7 @@ from exporter.hearing.calibration import read_calibration
 from exporter.hearing.ctranslate2 import WhisperTensors, log_mel_of, transcription_of
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
 from exporter.hearing.quantize import quantize
-from exporter.hearing.scheme import DEFAULT_SCHEME, stored_scheme
+from exporter.hearing.scheme import hearing_scheme
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     read_transcription,
@@ -29,6 +29,7 @@ from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import ModuleResult, export_made
 from exporter.module.source import Inputs, Made
 from exporter.module.source_name import SourceName
+from exporter.module.window_scheme import DEFAULT_SCHEME, describe_scheme
 from exporter.tokenizer.compile import compile_tokenizer
 from quant.scheme import Scheme
 
@@ -61,7 +62,7 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     Raises:
         ExportError, TokenizerError, DelegateError: with the sentence to show.
     """
-    directory, scheme = options.directory, stored_scheme(options.scheme)
+    directory, scheme = options.directory, hearing_scheme(options.scheme)
     checkpoint = open_whisper(directory)
     if is_ctranslate2(directory):
         sound = log_mel_of(checkpoint.config)
@@ -101,18 +102,8 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
         blobs,
         listener,
         copies_inputs=False,
-        facts={"quantization": _described(scheme)},
+        facts={"quantization": describe_scheme(scheme)},
     )
-
-
-def _described(scheme: Scheme) -> dict[str, object]:
-    """What the report says of the weights."""
-    type = scheme.type
-    return {
-        "scheme": scheme.name,
-        "bits": 32 if type is None else type.bits,
-        "group_size": 0 if type is None else type.group_size,
-    }
 
 
 def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:

@@ -9,6 +9,7 @@ from exporter.checkpoint import Checkpoint
 from exporter.checkpoint.sampling import not_applied, read_sampling
 from exporter.errors import ExportError
 from exporter.listener import Listener
+from exporter.module.window_scheme import DEFAULT_SCHEME, window_scheme
 from exporter.options import ExportOptions
 from exporter.plan.cache_type import cached_bytes
 from exporter.plan.file_size import require_room, room_to_leave
@@ -38,8 +39,12 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
         )
     plan = read_plan(options, listener)
     if options.sees and is_seeing(plan.checkpoint.directory):
-        plan = replace(plan, sight=open_sight(plan.checkpoint.directory))
+        scheme, images = _vision_scheme(options), options.calibration_images
+        sight = open_sight(plan.checkpoint.directory, scheme, images, listener)
+        plan = replace(plan, sight=sight)
         _require_unrotated_rows(plan)
+    else:
+        _refuse_vision_options(options)
     if plan.text.template_fault:
         listener.note(
             "The runner's --chat will refuse this model, whose chat template is kept as text "
@@ -110,6 +115,29 @@ def _drops_rotation(limits: Limits, scheme: Scheme) -> bool:
     """Whether the delegate has no linears that rotate their inputs, as the scheme's would."""
     rotates = scheme.name != "none" and scheme.choice.rotation == "inputs"
     return rotates and not limits.rotates
+
+
+def _vision_scheme(options: ExportOptions) -> Scheme:
+    """How what sees is stored."""
+    own = Scheme("none") if options.scheme.name == "none" else DEFAULT_SCHEME
+    return window_scheme(options.vision_scheme or own, "--vision-quant", "what sees")
+
+
+def _refuse_vision_options(options: ExportOptions) -> None:
+    """
+    Raises:
+        ExportError: an option is about what sees, which the file will not have.
+    """
+    given = {
+        "--vision-quant": options.vision_scheme and options.vision_scheme.name,
+        "--calibration-images": options.calibration_images,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise ExportError(
+                f"{option} {value} has no effect, as the file will not see: leave it out, or "
+                "export a model that reads pictures with --delegate cpu and without --no-vision."
+            )
 
 
 def _require_unrotated_rows(plan: Plan) -> None:

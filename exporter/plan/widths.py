@@ -162,5 +162,7 @@ def other_bytes(plan: Plan) -> int:
         filled(adapter.bytes + 2 * _LINE * len(adapter.pairs))
         for adapter in plan.checkpoint.adapters
     )
-    sight = 0 if plan.sight is None else filled(plan.sight.bytes) + stored.graph_bytes
+    sight = 0
+    if plan.sight is not None:
+        sight = filled(plan.sight.bytes(storage_of(plan.limits))) + stored.graph_bytes
     return blobs + program + floats + routers + adapters + sight + _RECORD

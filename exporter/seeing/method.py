@@ -10,6 +10,7 @@ from delegates import DelegationReport, get_delegates
 from delegates.methods import lowering
 from delegates.module import LoweredMethod, load_module, lower_method
 from exporter.file.report import NOT_RUN
+from exporter.listener import Listener
 from exporter.module.method import (
     Method,
     Outputs,
@@ -19,10 +20,15 @@ from exporter.module.method import (
     samples_of,
 )
 from exporter.module.samples import Sample
+from exporter.module.source import Inputs, Made
+from exporter.module.window_scheme import describe_scheme
 from exporter.seeing.picture_blob import write_picture
+from exporter.seeing.quality import RowQuality, measure_rows, rows_of
+from exporter.seeing.quantize import quantize
 from exporter.seeing.question import question_form
 from exporter.seeing.sight import Sight
 from exporter.text.prepare import Text
+from quant.integers import dequantized_once
 
 _DELEGATE = "cpu"
 VISION_ENCODER = "vision_encoder"  # the method, by the name that stock ExecuTorch's runner calls
@@ -30,12 +36,17 @@ VISION_ENCODER = "vision_encoder"  # the method, by the name that stock ExecuTor
 
 @dataclass(frozen=True)
 class CapturedSight:
-    """What sees, as a captured method."""
+    """What sees, as a captured method.
+
+    Attributes:
+        quality: None in float, or where no pictures could be read.
+    """
 
     sight: Sight
     method: Method
     tried: Sequence[Sample]
     expected: Outputs
+    quality: RowQuality | None
 
     def lower(self, with_etrecord: bool) -> LoweredMethod:
         """
@@ -61,6 +72,8 @@ class CapturedSight:
             "model_type": spec.model_type,
             "tile": settings.side,
             "rows": spec.rows(settings.side),
+            "quantization": describe_scheme(self.sight.scheme),
+            "quality": None if self.quality is None else self.quality.to_dict(),
             "delegation": delegation.to_dict(),
             "agreement": {"checked": NOT_RUN} if agreement is None else agreement.to_dict(),
         }
@@ -72,12 +85,31 @@ class CapturedSight:
         return write_picture(settings, self.sight.spec, question)
 
 
-def capture_sight(sight: Sight) -> CapturedSight:
-    """Reads the weights, and captures the method.
+def capture_sight(sight: Sight, listener: Listener) -> CapturedSight:
+    """Reads the weights, quantizes them as planned, and captures the method.
 
     Raises:
-        ExportError: the weights cannot be read.
+        ExportError, QuantError: the weights cannot be read, or are not finite.
     """
-    method = capture_method(VISION_ENCODER, sight.make())
+    made, quality = _made(sight, listener)
+    method = capture_method(VISION_ENCODER, made)
     tried = samples_of(method)
-    return CapturedSight(sight, method, tried, expected_outputs(method, tried))
+    with dequantized_once(made.module):
+        expected = expected_outputs(method, tried)
+    return CapturedSight(sight, method, tried, expected, quality)
+
+
+def _made(sight: Sight, listener: Listener) -> tuple[Made, RowQuality | None]:
+    tower, quality = sight.load(), None
+    example = Inputs((sight.example(),))
+    if sight.scheme.name == "none":
+        return Made(tower, example, None, ()), None
+    listener.stage("quantize what sees")
+    tiles = sight.tiles
+    expected = None if tiles is None else rows_of(tower, tiles.measured)
+    quantize(tower, sight.scheme, () if tiles is None else tiles.calibrated, listener.progress)
+    if tiles is not None and expected is not None:
+        with dequantized_once(tower):
+            quality = measure_rows(expected, rows_of(tower, tiles.measured))
+    calibration = () if tiles is None else tiles.measured[:1]
+    return Made(tower, example, None, [Inputs((tile,)) for tile in calibration]), quality

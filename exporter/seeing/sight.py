@@ -5,50 +5,75 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
 from exporter.errors import ExportError
 from exporter.json_object import read_object
+from exporter.listener import Listener
 from exporter.models.siglip import FAMILY, PARTS, Tower, TowerSpec
-from exporter.module.source import Inputs, Made
+from exporter.module.quantize_layers import linears_of
+from exporter.seeing.calibration import PICTURES, CalibrationTiles, read_tiles
+from exporter.seeing.picture_blob import write_picture
 from exporter.seeing.picture_settings import PictureSettings, read_picture_settings
-from quant.weight_type import FLOAT_BITS
+from quant.measure.size import Storage
+from quant.scheme import Scheme
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What is known of it before its weights are read."""
+    """What is known of it before its weights are read.
+
+    Attributes:
+        scheme: how its weights are stored, of window_scheme().
+        tiles: to calibrate and measure on; None in float, or where none can be read.
+    """
 
     checkpoint: Checkpoint[TowerSpec]
     settings: PictureSettings
+    scheme: Scheme
+    tiles: CalibrationTiles | None
 
     @property
     def spec(self) -> TowerSpec:
         return self.checkpoint.config
 
-    @property
-    def bytes(self) -> int:
+    def bytes(self, storage: Storage) -> int:
         """Of its weights in a file."""
         with torch.device("meta"):
             tower = Tower(self.spec)
-        return FLOAT_BITS // 8 * sum(parameter.numel() for parameter in tower.parameters())
+        size = storage.float_bytes * sum(one.numel() for one in tower.parameters())
+        type = self.scheme.type
+        if type is not None:
+            for linear in linears_of(tower).values():
+                rows, columns = linear.weight.shape
+                integers = storage.weight_bytes(rows, type.padded(columns), type)
+                size += integers - storage.float_bytes * rows * columns
+        return size
 
-    def make(self) -> Made:
-        """Reads the weights; returns the method with an example of its input."""
+    def load(self) -> Tower:
+        """Returns the module with its weights, float32."""
         with torch.device("meta"):
             tower = Tower(self.spec)
         self.checkpoint.load_into(tower, "")
         tower.fit(self.spec, self.settings.side)
-        tower.eval().requires_grad_(False)
+        return tower.eval().requires_grad_(False)
+
+    def example(self) -> Tensor:
+        """Returns pixels of chance, as the module takes them."""
         generator = torch.Generator().manual_seed(0)
-        pixels = 2 * torch.rand(1, 3, self.settings.side, self.settings.side, generator=generator)
-        return Made(tower, Inputs((pixels - 1,)), None, ())
+        pixels = torch.rand(1, 3, self.settings.side, self.settings.side, generator=generator)
+        return 2 * pixels - 1
 
 
-def open_sight(directory: Path) -> Sight:
+def open_sight(directory: Path, scheme: Scheme, images: Path | None, listener: Listener) -> Sight:
     """Maps the weights of the part that sees, and reads how it is given pictures.
+
+    Args:
+        scheme: of window_scheme().
+        images: a directory of pictures to calibrate and measure on; None: those of the package.
 
     Raises:
         ExportError: a file is missing, or damaged, or asks for what is not supported.
@@ -68,7 +93,31 @@ def open_sight(directory: Path) -> Sight:
     checkpoint = Checkpoint(spec, directory, directory.resolve().name, weights, family)
     with torch.device("meta"):
         checkpoint.check(Tower(spec))
-    return Sight(checkpoint, settings)
+    blob = write_picture(settings, spec)
+    return Sight(checkpoint, settings, scheme, _tiles(blob, scheme, images, listener))
+
+
+def _tiles(
+    settings: bytes, scheme: Scheme, images: Path | None, listener: Listener
+) -> CalibrationTiles | None:
+    """
+    Args:
+        settings: as write_picture() returns them.
+    """
+    if scheme.name == "none":
+        if images is not None:
+            raise ExportError(
+                f"--calibration-images {images} has no effect on floats; leave it out, or add "
+                "--vision-quant rtn8."
+            )
+        return None
+    try:
+        return read_tiles(images or PICTURES, settings)
+    except ExportError as error:
+        if images is not None or scheme.needs_calibration:
+            raise
+        listener.note(f"What sees is quantized, but not measured: {error}")
+        return None
 
 
 def _require_fitting(directory: Path, spec: TowerSpec, settings: PictureSettings) -> None:

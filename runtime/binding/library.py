@@ -87,6 +87,14 @@ TextCallback = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t, ctypes.c_void_p
 )
 
+TileCallback = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.POINTER(ctypes.c_float),
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+)
+
 TokenCallback = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(Token), ctypes.POINTER(Token), ctypes.c_size_t, ctypes.c_void_p
 )
@@ -215,6 +223,10 @@ def _declare(lib: ctypes.CDLL) -> None:
         "use_draft": (number, pointer, text, text, size),
         "generate": (number, pointer, text, size, options, TextCallback, pointer, text, size),
         "picture_form": (text, pointer),
+        "picture_tiles": (
+            *(number, text, size, ctypes.POINTER(Picture), TileCallback, pointer),
+            *(text, size),
+        ),
         "generate_with_pictures": (
             *(number, pointer, text, size, ctypes.POINTER(Picture), size, options),
             *(TextCallback, pointer, text, size),

@@ -14,12 +14,16 @@ from support import seeing_models as models
 from support.exported import Quiet
 
 from exporter.errors import ExportError
+from exporter.file.pte import read_blob
 from exporter.models.siglip import patch_places
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
+from exporter.seeing.calibration import PICTURES, find_pictures
+from exporter.seeing.picture_blob import PICTURE
 from quant.method import Method
 from quant.scheme import Scheme
 from runtime import Program, Runner, RunnerError
+from runtime.pictures import picture_tiles
 
 transformers = pytest.importorskip("transformers")
 KINDS = ["smolvlm", "idefics3"]
@@ -130,17 +134,84 @@ def test_numbers_are_those_of_transformers(exported: tuple[Path, Any, Path]) -> 
 
 
 @pytest.mark.parametrize("exported", ["smolvlm"], indirect=True)
-def test_the_decoder_is_quantized_and_the_sight_is_not(
-    exported: tuple[Path, Any, Path], cpp_build: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "bits", "least"), [(None, 8, 0.999), ("gptq4", 4, 0.96), ("rtn4", 4, 0.94)]
+)
+def test_what_sees_is_quantized(
+    exported: tuple[Path, Any, Path],
+    cpp_build: Path,
+    tmp_path: Path,
+    name: str | None,
+    bits: int,
+    least: float,
+) -> None:
+    """In int8 unless asked; the report has its distance on pictures that are held out."""
+    pte, _, directory = exported
+    for index, size in enumerate([(64, 64), (31, 90), (80, 50), (40, 30), (20, 200)]):
+        picture(*size).save(tmp_path / f"{index}.ppm")
+    whole = export(
+        directory,
+        "q.pte",
+        scheme=Scheme("rtn4"),
+        vision_scheme=name and Scheme(name),
+        calibration_images=tmp_path,
+        etrecord=tmp_path / "q.etrecord",
+    )
+    assert (tmp_path / "q.etrecord").stat().st_size
+    vision = whole.report["vision"]
+    assert vision["quantization"]["bits"] == bits
+    assert vision["delegation"]["calls"] == 1 and not vision["delegation"]["left"]
+    tiles = picture_tiles(read_blob(pte, PICTURE), tmp_path / "3.ppm")  # the fourth is held out
+    used = [tiles[-1 - index * len(tiles) // 4] for index in range(4)]
+    with Program(pte, threads=1) as floats, Program(whole.out, threads=1) as integers:
+        want, have = (
+            np.concatenate([np.array(encode(tile[None])[0], float) for tile in used])
+            for encode in (one.method("vision_encoder") for one in (floats, integers))
+        )
+    cosines = (want * have).sum(1) / np.linalg.norm(want, axis=1) / np.linalg.norm(have, axis=1)
+    quality = vision["quality"]
+    assert quality["rows"] == len(cosines)
+    assert quality["cosine_worst"] == pytest.approx(cosines.min(), abs=0.002)
+    assert quality["cosine_mean"] == pytest.approx(cosines.mean(), abs=0.002)
+    assert quality["cosine_worst"] > least
+    got, _ = answer(cpp_build, whole.out, tmp_path, "--image", tmp_path / "1.ppm", "-p", "Hm?")
+    assert got
+
+
+@pytest.mark.parametrize("exported", ["smolvlm"], indirect=True)
+def test_pictures_to_calibrate_on_are_refused(
+    exported: tuple[Path, Any, Path], tmp_path: Path
 ) -> None:
     _, _, directory = exported
-    record = tmp_path / "q.etrecord"
-    whole = export(directory, "q.pte", scheme=Scheme("gptq4"), etrecord=record)
-    assert record.stat().st_size
-    picture(50, 20).save(tmp_path / "x.png")
-    got, _ = answer(cpp_build, whole.out, tmp_path, "--image", tmp_path / "x.png", "-p", "Hm?")
-    assert got
-    assert whole.report["vision"]["agreement"]["error"] < 1e-5
+    few, cut = tmp_path / "few", tmp_path / "cut"
+    for made in (few, cut):
+        made.mkdir()
+        picture(9, 9).save(made / "a.ppm")
+    (cut / "b.PPM").write_bytes((cut / "a.ppm").read_bytes()[:-1])
+    (few / "b.txt").write_text("no picture")
+    images, scheme = {"calibration_images": few}, {"vision_scheme": Scheme("rtn8")}
+    for sentence, options in {
+        "few has 1 picture, but 2 at least are needed": images,
+        "cut: b.PPM: the picture is cut off": {"calibration_images": cut},
+        "b.txt is not a directory": {"calibration_images": few / "b.txt"},
+        "few has no effect on floats": {**images, "vision_scheme": Scheme("none")},
+        "--calibration-images .* as the file will not see": {**images, "vision": False},
+        "--vision-quant rtn8 has no effect": {**scheme, "vision": False},
+        "--vision-quant hqq4 is not supported for what sees; use one of none, rtn8": {
+            "vision_scheme": Scheme("hqq4")
+        },
+    }.items():
+        with pytest.raises(ExportError, match=sentence):
+            export(directory, "r.pte", **{"scheme": Scheme("rtn4"), **options})
+    assert not (directory / "r.pte").exists()
+
+
+def test_the_pictures_of_the_package_are_small_and_named() -> None:
+    paths = find_pictures(PICTURES)
+    sources = (PICTURES / "SOURCES.md").read_text()
+    assert len(paths) == 8
+    for path in paths:
+        assert path.stat().st_size <= 30_000 and f"`{path.name}`" in sources
 
 
 @pytest.mark.parametrize("exported", ["smolvlm"], indirect=True)

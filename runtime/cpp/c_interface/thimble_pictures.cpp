@@ -8,6 +8,7 @@
 #include "c_interface/shared.h"
 #include "constraint/json.h"
 #include "picture/read_picture.h"
+#include "picture/tiles.h"
 
 using thimble::check;
 using thimble::first_error;
@@ -67,6 +68,28 @@ const char* thimble_picture_form(thimble_runner* runner) {
                            ", \"before\": " + quoted_json(settings.before_question) +
                            ", \"after\": " + quoted_json(settings.after_question) + "}";
     return runner->picture_form.c_str();
+  });
+}
+
+int thimble_picture_tiles(const uint8_t* settings, size_t settings_size,
+                          const thimble_picture* picture, thimble_tile_callback on_tile,
+                          void* context, char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status right =
+        given({{"settings", settings}, {"picture", picture}, {"on_tile", on_tile}});
+    if (!right.ok()) return right;
+    const auto known = thimble::PictureSettings::load(settings, settings_size);
+    if (!known.ok()) return known.status();
+    const Result<std::vector<Picture>> pictures = read_all(picture, 1);
+    if (!pictures.ok()) return pictures.status();
+    const thimble::Tiles tiles(pictures->front(), *known);
+    const auto side = static_cast<int64_t>(tiles.side());
+    std::vector<float> numbers(3 * tiles.side() * tiles.side());
+    for (size_t tile = 0; tile < tiles.count(); ++tile) {
+      tiles.write(tile, numbers.data());
+      if (on_tile(numbers.data(), side, side, context) == 0) break;
+    }
+    return {};
   });
 }
 

@@ -22,6 +22,18 @@ typedef struct {
 /// if it does not see. Valid until the next call.
 THIMBLE_API const char* thimble_picture_form(thimble_runner* runner);
 
+/// Receives a tile of a picture: numbers [3][height][width], red, green and blue apart, valid
+/// during the call. Returning 0 ends the work.
+typedef int (*thimble_tile_callback)(const float* numbers, int64_t height, int64_t width,
+                                     void* context);
+
+/// Passes on the tiles that a model's method `vision_encoder` reads of a picture, in order; the
+/// last one is the whole.
+/// \param settings the blob `thimble.picture` of the model's file. Returns 0, or 1 on failure.
+THIMBLE_API int thimble_picture_tiles(const uint8_t* settings, size_t settings_size,
+                                      const thimble_picture* picture, thimble_tile_callback on_tile,
+                                      void* context, char* error, size_t error_size);
+
 /// As thimble_generate(), of a prompt with pictures. A prompt that has a place for each is
 /// continued; one without places is a question about them. Equal pictures are computed once, where
 /// they are remembered: the last ones up to 64 MiB. Returns 0, or 1 on failure.
