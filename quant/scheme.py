@@ -16,6 +16,7 @@ from quant.weight_type import (
 )
 
 HEAD_BITS = (8, 6, 5, 4)
+DEFAULT_WIDTHS = (4, 5, 6, 8)  # that are mixed where the user asks for none
 METHODS = {  # of the schemes that choose integers
     "rtn4": Method(rounding="nearest", scales="closed", drift="none", descent=0, rotation="none"),
     "hqq4": Method(rounding="hqq", drift="none", descent=0, rotation="none"),

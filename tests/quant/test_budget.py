@@ -294,7 +294,7 @@ def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
 @pytest.mark.parametrize(
     ("scheme", "budget", "sentence"),
     [
-        ("rtn8", {"bits": 5.0}, "a budget spreads 4 to 8 bits, and rtn8 stores 8; take one of"),
+        ("rtn8", {"bits": 5.0}, "a budget spreads 2 to 8 bits, and rtn8 stores 8; take one of"),
         ("gptq4", {"bits": 4.0}, "--bits 4 is not possible; in groups of 32 the model takes at"),
         (
             "gptq4",
