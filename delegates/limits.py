@@ -55,11 +55,15 @@ def any_features(values: Sequence[frozenset[Feature]]) -> frozenset[Feature]:
     return frozenset[Feature]().union(*values) - (by_form - values[0])
 
 
+_USUAL = (4, 8, FLOAT_BITS)
+
+
 def any_widths(values: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """5 and 6 bits only if all support them, because one that does not refuses the program."""
+    """Those below 8 other than 4 only if all support them, because one that does not refuses the
+    program."""
     widths = dict.fromkeys(bits for choice in values for bits in choice)
     return tuple(
-        bits for bits in widths if bits not in (5, 6) or all(bits in choice for choice in values)
+        bits for bits in widths if bits in _USUAL or all(bits in choice for choice in values)
     )
 
 
@@ -214,8 +218,8 @@ class Limits:
             self.check_hidden(size)
 
     def check_widths(self, program: "ExportedProgram") -> None:
-        """Checks that no weight has 5 or 6 bits, in the embedding and the head too, if it does not
-        support them.
+        """Checks that no weight has 2, 3, 5 or 6 bits, in the embedding and the head too, if it
+        does not support them.
 
         Raises:
             DelegateError: one has.
@@ -227,10 +231,11 @@ class Limits:
 
     def _check_bits(self, bits: int) -> None:
         if bits not in self.weight_bits:
-            schemes = {4: "rtn4", 8: "rtn8", FLOAT_BITS: "none"}
+            schemes = zip(_USUAL, ("rtn4", "rtn8", "none"), strict=True)
+            scheme = next(name for width, name in schemes if width in self.weight_bits)
             raise DelegateError(
                 f"{self.name} supports weights of {' or '.join(map(str, self.weight_bits))} bits, "
-                f"but these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
+                f"but these have {bits}: export with --quant {scheme}."
             )
 
 

@@ -26,8 +26,9 @@ class ExportOptions:
         tokenizer: a tokenizer file or directory, if not the checkpoint's own.
         chat_template: a file of Jinja, if not the checkpoint's own.
         scheme: how weights are stored.
-        bits: the most bits of a weight on average, scales included; 4 to 8 bits are mixed.
-        max_size: the most bytes of the file; 4 to 8 bits are mixed.
+        bits: the most bits of a weight on average, scales included; 4 to 8 bits are mixed, or
+            2 to 8 where that is below 4 for everything.
+        max_size: the most bytes of the file, in the same way.
         mixed: whether 4 to 8 bits are mixed within the size of 4 in all layers and 8 in both ends,
             where the delegate stores 5 and 6 too.
         calibration: text to calibrate and measure on; None: the embedded model's text.

@@ -15,7 +15,8 @@ from quant.weight_type import (
     WeightType,
 )
 
-HEAD_BITS = (8, 6, 5, 4)
+HEAD_BITS = (8, 6, 5, 4, 3, 2)
+DEFAULT_WIDTHS = (4, 5, 6, 8)  # that are mixed where the user asks for none
 METHODS = {  # of the schemes that choose integers
     "rtn4": Method(rounding="nearest", scales="closed", drift="none", descent=0, rotation="none"),
     "hqq4": Method(rounding="hqq", drift="none", descent=0, rotation="none"),
@@ -40,7 +41,7 @@ class Scheme:
             8da4w with the integers chosen as METHODS says: "rtn4" (round to nearest), "hqq4",
             "awq4" or "gptq4" (the best we know).
         group_size: input dimensions that share a scale: 32, 64 or 128.
-        head_bits: the embedding and `lm_head`: 8 (one scale per row), or 6, 5 or 4 (groups).
+        head_bits: the embedding and `lm_head`: 8 (one scale per row), or 6 to 2 (groups).
         method: how the integers are chosen; None: as the table says.
         types: the parts that are stored in another type than the scheme's, and that type. Parts
             are "model.layers.0." and the name of a part of that layer, EMBEDDING_PART, HEAD_PART

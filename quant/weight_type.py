@@ -16,8 +16,9 @@ class WeightType:
     Attributes:
         bits: of an integer.
         group_size: input dimensions that share a scale; WHOLE_ROW: all of a row do.
-        levels: of the scales: 2, an integer (1 to 15 with 4 bits, to 8 with 5, to 4 with 6) times
-            a float of the row; 1, a float each, which is exact in float16 where a row has several.
+        levels: of the scales: 2, an integer (1 to 15 with 2 to 4 bits, to 8 with 5, to 4 with 6)
+            times a float of the row; 1, a float each, which is exact in float16 where a row has
+            several.
 
     Raises:
         QuantError: a type that nothing stores.
@@ -29,13 +30,13 @@ class WeightType:
 
     def __post_init__(self) -> None:
         kind = self.bits, self.levels
-        kinds = (4, 1), (4, 2), (5, 2), (6, 2), (8, 1)
+        kinds = (2, 2), (3, 2), (4, 1), (4, 2), (5, 2), (6, 2), (8, 1)
         grouped = self.group_size in GROUP_SIZES and kind in kinds
         if not grouped and (*kind, self.group_size) != (8, 1, WHOLE_ROW):
             raise QuantError(
                 f"a weight of {self.bits} bits in groups of {self.group_size} with {self.levels} "
                 f"levels of scales is not supported. Groups of {', '.join(map(str, GROUP_SIZES))} "
-                "may have 4 to 6 bits with 2 levels, or 4 or 8 bits with 1. One scale a row is of "
+                "may have 2 to 6 bits with 2 levels, or 4 or 8 bits with 1. One scale a row is of "
                 "8 bits."
             )
 

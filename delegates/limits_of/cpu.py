@@ -2,7 +2,7 @@
 
 from delegates.features import Feature
 from delegates.limits import Limits, nothing_missing
-from delegates.op_list.layout import SIZES, WEIGHT_BITS
+from delegates.op_list.layout import FEW_BITS, SIZES, WEIGHT_BITS
 from delegates.op_list.ring import kept_positions
 from delegates.storage import bytes_as_weights
 from runtime.build import BUILD_DIR
@@ -11,7 +11,7 @@ LIBRARY = BUILD_DIR / "libthimble_cpu.so"
 LIMITS = Limits(
     name="cpu",
     runs_on="x86-64 with AVX2, Arm with dot products, others slowly",
-    weight_bits=WEIGHT_BITS,
+    weight_bits=(*FEW_BITS, *WEIGHT_BITS),
     dynamic=True,
     missing=nothing_missing,
     checks=LIBRARY.exists,

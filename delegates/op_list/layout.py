@@ -23,6 +23,8 @@ class Format(IntEnum):
     INT8 = 4
     INT8_GROUPS = 5
     FLOAT32 = 6
+    INT2_TWO_LEVEL = 7
+    INT3_TWO_LEVEL = 8
 
     @property
     def bits(self) -> int:
@@ -37,6 +39,8 @@ class Format(IntEnum):
 
 # By bits, whether a row has several scales, and the levels of these.
 FORMATS = {
+    (2, True, 2): Format.INT2_TWO_LEVEL,
+    (3, True, 2): Format.INT3_TWO_LEVEL,
     (4, True, 2): Format.INT4_TWO_LEVEL,
     (5, True, 2): Format.INT5_TWO_LEVEL,
     (6, True, 2): Format.INT6_TWO_LEVEL,
@@ -47,7 +51,18 @@ FORMATS = {
 _BITS = {format: bits for (bits, _, _), format in FORMATS.items()} | {Format.FLOAT32: FLOAT_BITS}
 _LEVELS = {format: levels for (_, _, levels), format in FORMATS.items()}
 # Of the formats with two levels, the largest integer of a group.
-MOST_MULTIPLE = {Format.INT4_TWO_LEVEL: 15, Format.INT5_TWO_LEVEL: 8, Format.INT6_TWO_LEVEL: 4}
+MOST_MULTIPLE = {
+    Format.INT2_TWO_LEVEL: 15,
+    Format.INT3_TWO_LEVEL: 15,
+    Format.INT4_TWO_LEVEL: 15,
+    Format.INT5_TWO_LEVEL: 8,
+    Format.INT6_TWO_LEVEL: 4,
+}
+# Of the formats that do not hold every integer of their bits: a code's value, falling.
+CHOSEN = {
+    Format.INT2_TWO_LEVEL: (7, 2, -2, -7),
+    Format.INT3_TWO_LEVEL: (8, 5, 3, 1, -1, -3, -5, -8),
+}
 
 
 def round_up(number: int, multiple: int) -> int:
@@ -99,10 +114,11 @@ def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
 
 
 WEIGHT_BITS = (4, 5, 6, 8, FLOAT_BITS)
+FEW_BITS = (2, 3)  # which the processor's kernels read alone
 SIZES = FileSizes(
     weight_bytes=weight_bytes,
     table_bytes=weight_bytes,
-    shares_tied=WEIGHT_BITS,
+    shares_tied=(*FEW_BITS, *WEIGHT_BITS),
     alignment=PAGE_BYTES,
     rotary_numbers=1,
     layer_bytes=1 << 13,

@@ -6,13 +6,13 @@ packed bytes is small, and gives the packed bytes without a second copy of them.
 
 import io
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delegates.op_list.layout import (
     BLOCK_ROWS,
+    CHOSEN,
     COLUMN_STEP,
     BlockLayout,
     Format,
@@ -28,10 +28,10 @@ _PIECE = 1 << 20  # values that are worked on at once: about what a cache holds
 def pack_two_level(
     format: Format, values: NDArray[np.int8], scales: TwoLevels, columns: int, group_size: int
 ) -> bytes:
-    """`kInt4TwoLevel`, `kInt5TwoLevel` and `kInt6TwoLevel`.
+    """The formats of MOST_MULTIPLE.
 
     Args:
-        values: int8 (rows, columns or more) of the format's bits; what lies beyond `columns` is
+        values: int8 (rows, columns or more) that the format holds; what lies beyond `columns` is
             dropped.
         scales: of all its rows, for ceil(columns / group_size) groups or more.
     """
@@ -49,7 +49,7 @@ def pack_two_level(
         pairs = multiples.reshape(-1, BLOCK_ROWS, round_up(groups, 8) // 8, 4, 2)
         packed = (pairs[..., 0] | pairs[..., 1] << 4).transpose(0, 2, 1, 3)
         _store(blocks, layout.scales, packed)
-        _store_codes(blocks, layout, piece, format.bits)
+        _store_codes(blocks, layout, _codes(piece, format), format.bits)
 
     return _fill_blocks(values.shape[0], stored, layout, fill)
 
@@ -63,9 +63,11 @@ def pack_int4(
         values: int8 (rows, columns or more) in -8..7; what lies beyond `columns` is dropped.
         scales: float32 (rows, ceil(columns / group_size) or more), exact in float16.
     """
-    return _pack_groups(
-        Format.INT4, partial(_store_codes, bits=4), values, scales, columns, group_size
-    )
+
+    def store(blocks: NDArray[np.uint8], layout: BlockLayout, piece: NDArray[np.int8]) -> None:
+        _store_codes(blocks, layout, _codes(piece, Format.INT4), 4)
+
+    return _pack_groups(Format.INT4, store, values, scales, columns, group_size)
 
 
 def pack_int8_groups(
@@ -175,19 +177,31 @@ def _store(blocks: NDArray[np.uint8], offset: int, part: NDArray) -> None:
     target.reshape(part.shape)[...] = part  # the reshape splits an axis: a view
 
 
+def _codes(values: NDArray[np.int8], format: Format) -> NDArray[np.uint8]:
+    """int8 (rows, columns) as codes: largest - value, or the place among the chosen values; of
+    zeros in the padding, the code of the largest below."""
+    if format in CHOSEN:
+        table = [sum(value > number for value in CHOSEN[format]) for number in range(-8, 9)]
+        return np.array(table, dtype=np.uint8)[values + 8]
+    codes = (values.view(np.uint8) & (1 << format.bits) - 1) ^ (1 << format.bits - 1) - 1
+    return codes  # modulo 1 << bits
+
+
 def _store_codes(
-    blocks: NDArray[np.uint8], layout: BlockLayout, values: NDArray[np.int8], bits: int
+    blocks: NDArray[np.uint8], layout: BlockLayout, codes: NDArray[np.uint8], bits: int
 ) -> None:
-    """int8 (rows, columns) as codes, largest - value: of 32 columns of 16 rows 4 lines of low
-    nibbles and bits - 4 of what is above."""
-    quads = values.view(np.uint32).reshape(len(blocks), BLOCK_ROWS, -1, 8)
-    codes = (quads & _four((1 << bits) - 1)) ^ _four((1 << bits - 1) - 1)  # modulo 1 << bits
-    lines = np.zeros((*codes.shape[:3], bits), dtype=np.uint32)
-    low = codes & _four(15)
-    lines[..., :4] = low[..., ::2] | low[..., 1::2] << np.uint32(4)
-    for quad in range(8) if bits > 4 else ():
-        line, at = divmod(quad * (bits - 4), 8)
-        lines[..., 4 + line] |= (codes[..., quad] & _four(0x30)) >> np.uint32(4) << np.uint32(at)
+    """uint8 (rows, columns): of 32 columns of 16 rows 4 lines of low nibbles, or of 2 and 3 bits 2
+    of the low two bits, and lines of what is above."""
+    quads = codes.view(np.uint32).reshape(len(blocks), BLOCK_ROWS, -1, 8)
+    lines = np.zeros((*quads.shape[:3], bits), dtype=np.uint32)
+    low = 2 if bits < 4 else 4
+    for quad in range(8):
+        line, at = divmod(quad * low, 8)
+        lines[..., line] |= (quads[..., quad] & _four((1 << low) - 1)) << np.uint32(at)
+        line, at = divmod(quad * (bits - low), 8)
+        if bits > low:
+            above = (quads[..., quad] & _four((1 << bits) - (1 << low))) >> np.uint32(low)
+            lines[..., low + line] |= above << np.uint32(at)
     _store(blocks, layout.values, lines.transpose(0, 2, 3, 1))
 
 

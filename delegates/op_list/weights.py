@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from delegates.errors import DelegateError
 from delegates.op_list.graph import Constants
-from delegates.op_list.layout import BLOCK_ROWS, MOST_MULTIPLE, Format, round_up
+from delegates.op_list.layout import BLOCK_ROWS, CHOSEN, MOST_MULTIPLE, Format, round_up
 from delegates.op_list.matrix import Matrix, MatrixSource
 from delegates.op_list.ops import Floats
 from delegates.op_list.pack import (
@@ -97,6 +97,14 @@ def _check(source: MatrixSource, constants: Constants) -> None:
     scales = constants.tensor(source.scales)
     if not bool(torch.isfinite(scales).all()):
         raise DelegateError(f"{name} has a scale that is not a number: quantize it again.")
+    chosen = CHOSEN.get(source.format)
+    if chosen is not None:
+        values = constants.tensor(source.values)
+        if not bool(torch.isin(values, torch.tensor(chosen, dtype=values.dtype)).all()):
+            raise DelegateError(
+                f"{name} has values that {source.format.bits} bits do not hold; they hold "
+                f"{', '.join(map(str, chosen))}: quantize it again."
+            )
     if source.format in (Format.INT4, Format.INT8_GROUPS) and not torch.equal(
         scales, scales.half().float()
     ):

@@ -96,7 +96,7 @@ _SCHEME = [
         "--head-bits",
         metavar="N",
         type=int,
-        help="Bits of the embedding and lm_head: 8, 6, 5 or 4, with those of --quant in all "
+        help="Bits of the embedding and lm_head: 8, 6, 5, 4, 3 or 2, with those of --quant in all "
         "layers. By default 8; gptq4 for cpu and mps mixes 4 to 8 bits everywhere, within the same "
         "size.",
     ),

@@ -83,12 +83,13 @@ Examples:
     "--bits",
     metavar="B",
     type=float,
-    help="Mix 4 to 8 bits so that a weight takes B bits on average, scales included.",
+    help="Mix 4 to 8 bits so that a weight takes B bits on average, scales included; 2 to 8 where "
+    "4 for every part would be too many.",
 )
 @click.option(
     "--max-size",
     metavar="SIZE",
-    help="Mix 4 to 8 bits so that the file is at most this large; a number and a unit, such as "
+    help="Mix bits likewise so that the file is at most this large; a number and a unit, such as "
     "700MB.",
 )
 @calibration_options

@@ -17,7 +17,7 @@ from quant.layers.outside_layers import outer_parts
 from quant.layers.walk import walk
 from quant.machine.memory_size import show_size
 from quant.measure.size import part_bytes, round_up
-from quant.scheme import EMBEDDING_PART, FOUR_BITS, HEAD_BITS, HEAD_PART, Scheme
+from quant.scheme import EMBEDDING_PART, FOUR_BITS, HEAD_PART, Scheme
 from quant.weight_type import FLOAT_BITS
 
 
@@ -49,10 +49,11 @@ def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
 
 
 def estimate_size(plan: Plan) -> int:
-    """Estimates the bytes of the file; with a budget that is not spread yet, the least."""
+    """Estimates the bytes of the file; with a budget that is not spread yet, that of 4 bits
+    for everything."""
     scheme = plan.scheme
     if plan.options.has_budget and scheme.name in FOUR_BITS and not scheme.types:
-        scheme = replace(scheme, head_bits=min(HEAD_BITS))
+        scheme = replace(scheme, head_bits=4)
     return weight_bytes(plan.empty, scheme, plan.limits) + other_bytes(plan)
 
 

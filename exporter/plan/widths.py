@@ -22,8 +22,7 @@ from quant.layers.walk import layers_of
 from quant.machine.memory import resident
 from quant.machine.memory_size import show_size
 from quant.measure.size import STOCK, Storage, round_up
-from quant.rounding.scales import GRIDS
-from quant.scheme import Scheme
+from quant.scheme import DEFAULT_WIDTHS, Scheme
 
 _RECORD = 1 << 10  # bytes of the integrity record; more than any file's
 _PAIR = 512  # the most bytes of a program for an adapter's two matrices of a linear
@@ -82,7 +81,7 @@ def within_budget(plan: Plan, listener: Listener) -> Scheme:
 def choose_default_widths(plan: Plan, listener: Listener) -> Scheme:
     """Returns a scheme of 4 to 8 bits, as large as 4 in all layers and 8 in the ends. It is the
     same for all delegates; for one that does not store them all, the scheme stays."""
-    if not set(GRIDS) <= set(plan.limits.weight_bits) or _unties(plan):
+    if not set(DEFAULT_WIDTHS) <= set(plan.limits.weight_bits) or _unties(plan):
         return plan.scheme
     plan.checkpoint.check(plan.empty)
     needed = _lacking(plan)

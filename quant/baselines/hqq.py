@@ -33,7 +33,7 @@ def hqq_scales(weight: Tensor, group_size: int, grid: Grid = INT4) -> TwoLevelSc
     best, best_error = scale, torch.full_like(scale, torch.inf)
     beta = _BETA
     for _ in range(_ITERATIONS):
-        values = (groups / scale).round_().clamp_(grid.low, grid.high)
+        values = grid.nearest_(groups / scale)
         error = groups - values * scale
         norm = error.abs().pow(_NORM).sum(dim=2, keepdim=True)
         best = torch.where(norm < best_error, scale, best)

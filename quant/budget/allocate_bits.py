@@ -1,6 +1,7 @@
 """A budget of bits or bytes, spread over a model's parts where they buy the most.
 
-Every part is stored in one of some types, of 4 to 8 bits. What that costs in KL is measured
+Every part is stored in one of some types, of 4 to 8 bits, or of 2 to 8 where the budget does not
+allow 4 for every part. What that costs in KL is measured
 (quant.budget.sensitivity), what it takes in bytes is known, and costs add up: so the best choice is
 a multiple-choice knapsack (Sinha and Zoltners, 1979), and small enough to be solved exactly, by
 dynamic programming over the bytes.
@@ -34,6 +35,7 @@ from quant.rounding.scales import GRIDS
 from quant.scheme import EMBEDDING_PART, FOUR_BITS, GROUP_SIZES, HEAD_PART, Scheme
 from quant.weight_type import INT8, WeightType
 
+_FOUR = 4  # bits of the narrowest type, where the budget allows that for every part
 _STEPS = 1 << 18  # at most, into which the bytes to distribute are divided
 _MOST_TOKENS = 1024
 _ENDS = (EMBEDDING_PART, HEAD_PART)
@@ -103,14 +105,17 @@ def allocate_bits(
         progress: of the measurement.
 
     Raises:
-        QuantError: a scheme of another width, no text, or a budget below 4 bits for everything.
+        QuantError: a scheme of another width, no text, or a budget below the least bits for
+            everything.
     """
     require_spreadable(scheme)
     fixed = {part.name: INT8 for part in outer_parts(model)}  # whose costs are not measured
     scheme = replace(scheme, head_bits=4, types=tuple(fixed.items()))
-    types = types_of(scheme, budget.storage)
-    parts = parts_of(model, scheme, budget.storage, budget.alignment)
-    least = _least(model, scheme, budget)
+    enough = budget.even or _room(budget, model) >= _least(model, scheme, budget, _FOUR)
+    fewest = _FOUR if enough else min(GRIDS)
+    types = types_of(scheme, budget.storage, fewest)
+    parts = parts_of(model, scheme, budget.storage, budget.alignment, fewest)
+    least = _least(model, scheme, budget, fewest)
     room = least + _even(parts) if budget.even else _room(budget, model)
     if room < least:
         raise QuantError(_too_little(budget, model, scheme))
@@ -175,28 +180,30 @@ def require_spreadable(scheme: Scheme) -> None:
     """Raises QuantError if a budget cannot spread the scheme's bits."""
     if scheme.name not in FOUR_BITS:
         raise QuantError(
-            f"a budget spreads 4 to 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
+            f"a budget spreads 2 to 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
             f"{', '.join(FOUR_BITS)}."
         )
 
 
-def types_of(scheme: Scheme, storage: Storage) -> tuple[WeightType, ...]:
-    """The types that a budget chooses from, the smallest first."""
+def types_of(scheme: Scheme, storage: Storage, fewest: int = _FOUR) -> tuple[WeightType, ...]:
+    """The types that a budget chooses from, of at least so many bits, the smallest first."""
     assert scheme.type is not None
-    widths = [bits for bits in GRIDS if bits in storage.widths] if scheme.type.levels == 2 else [4]
+    grids = [bits for bits in GRIDS if bits in storage.widths and bits >= fewest]
+    widths = grids if scheme.type.levels == 2 else [4]
     return *(replace(scheme.type, bits=bits) for bits in widths), INT8
 
 
 def parts_of(
-    model: CausalLM, scheme: Scheme, storage: Storage, alignment: int = 1
+    model: CausalLM, scheme: Scheme, storage: Storage, alignment: int = 1, fewest: int = _FOUR
 ) -> list[PartSizes]:
     """Returns the sizes of a model's parts in each of `types_of`, each linear counted on its own as
     in `stored_size`; tied ends are one part, under the embedding's name.
 
     Args:
         alignment: as in `Budget`.
+        fewest: bits, of `types_of`.
     """
-    types = types_of(scheme, storage)
+    types = types_of(scheme, storage, fewest)
 
     def end(bytes_of: Callable[[int, int, WeightType], int]) -> tuple[int, ...]:
         rows, columns = model.lm_head.out_features, model.lm_head.in_features
@@ -257,17 +264,20 @@ def _even(parts: Sequence[PartSizes]) -> int:
     return sum(sizes) - sum(min(part.sizes) for part in parts)
 
 
-def _least(model: CausalLM, scheme: Scheme, budget: Budget) -> int:
+def _least(model: CausalLM, scheme: Scheme, budget: Budget, fewest: int) -> int:
     """Bytes of the weights with everything in its smallest type."""
     storage, alignment = budget.storage, budget.alignment
-    parts = parts_of(model, scheme, storage, alignment)
+    parts = parts_of(model, scheme, storage, alignment, fewest)
     outer = sum(round_up(part.bytes(scheme, storage), alignment) for part in outer_parts(model))
     floats = storage.float_bytes * small_numbers(model)
     return outer + floats + sum(min(part.sizes) for part in parts)
 
 
 def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
-    sizes = {size: _least(model, replace(scheme, group_size=size), budget) for size in GROUP_SIZES}
+    sizes = {
+        size: _least(model, replace(scheme, group_size=size), budget, min(GRIDS))
+        for size in GROUP_SIZES
+    }
     least, smallest = sizes[scheme.group_size], min(sizes, key=sizes.__getitem__)
     other = f", or take --group-size {smallest}" if sizes[smallest] <= _room(budget, model) else ""
     if budget.bits is not None:

@@ -36,9 +36,7 @@ def round_block(free: Tensor, steps: Tensor, grid: Grid, upper: Tensor, values: 
     """
     errors = torch.empty_like(free)
     arrays = (array.contiguous().numpy() for array in (free, steps, upper))
-    _round_block(
-        *arrays, values.numpy(), errors.numpy(), np.float32(grid.low), np.float32(grid.high)
-    )
+    _round_block(*arrays, values.numpy(), errors.numpy(), _numbers_of(grid))
     return errors
 
 
@@ -58,8 +56,7 @@ def descend_group(
     """
     changes = torch.empty_like(values)
     given = (values, multiple, gradient, hessian.contiguous(), changes)
-    limits = (np.float32(limit) for limit in (grid.low, grid.high, grid.most))
-    _descend_group(*(tensor.numpy() for tensor in given), *limits)
+    _descend_group(*(tensor.numpy() for tensor in given), _numbers_of(grid), np.float32(grid.most))
     return changes
 
 
@@ -70,6 +67,30 @@ def compile_for(grid: Grid) -> None:
     descend_group(one.clone(), torch.ones(1, dtype=torch.uint8), one, one, grid)
 
 
+def _numbers_of(grid: Grid) -> tuple[np.float32, np.float32, Floats, Floats]:
+    """The lowest value and the highest; where values are chosen, the bounds between them, and by
+    how much a number beyond each is higher."""
+    rises = grid.values.diff() if grid.chosen else grid.bounds
+    return np.float32(grid.low), np.float32(grid.high), grid.bounds.numpy(), rises.numpy()
+
+
+@_compiled
+def _to_nearest(
+    numbers: Floats, rounded: Floats, grid: tuple[np.float32, np.float32, Floats, Floats]
+) -> None:
+    """Rounds a tile's numbers to the grid's nearest values."""
+    low, high, bounds, rises = grid
+    if len(bounds) == 0:
+        for t in range(_TILE):
+            rounded[t] = min(max(np.rint(numbers[t]), low), high)
+        return
+    rounded[:] = low
+    for i in range(len(bounds)):
+        bound, rise = bounds[i], rises[i]
+        for t in range(_TILE):
+            rounded[t] += rise if numbers[t] > bound else np.float32(0)
+
+
 @_compiled
 def _round_block(
     free: Floats,
@@ -77,22 +98,22 @@ def _round_block(
     upper: Floats,
     values: Floats,
     errors: Floats,
-    low: np.float32,
-    high: np.float32,
+    grid: tuple[np.float32, np.float32, Floats, Floats],
 ) -> None:
     columns, rows = free.shape
     left = np.zeros((columns, _TILE), np.float32)
-    error = np.zeros(_TILE, np.float32)
+    ideal, integers, error = np.zeros((3, _TILE), np.float32)
     for start in range(0, rows, _TILE):
         count = min(_TILE, rows - start)
         left[:, :count] = free[:, start : start + count]
         for i in range(columns):
             diagonal = upper[i, i]
             for t in range(count):
-                step = steps[i, start + t]
-                integer = min(max(np.rint(left[i, t] / step), low), high)
-                values[i, start + t] = integer
-                error[t] = (left[i, t] - integer * step) / diagonal
+                ideal[t] = left[i, t] / steps[i, start + t]
+            _to_nearest(ideal, integers, grid)
+            for t in range(count):
+                values[i, start + t] = integers[t]
+                error[t] = (left[i, t] - integers[t] * steps[i, start + t]) / diagonal
                 errors[i, start + t] = error[t]
             for j in range(i + 1, columns):
                 factor = upper[i, j]
@@ -107,15 +128,14 @@ def _descend_group(
     gradient: Floats,
     hessian: Floats,
     changes: Floats,
-    low: np.float32,
-    high: np.float32,
+    grid: tuple[np.float32, np.float32, Floats, Floats],
     most: np.float32,
 ) -> None:
     size, rows = values.shape
     before, slopes = np.zeros((size, _TILE), np.float32), np.zeros((size, _TILE), np.float32)
     integers, best = np.zeros_like(slopes), np.zeros_like(slopes)
     was, scale, best_scale = np.ones((3, _TILE), np.float32)
-    move, gain, best_gain = np.zeros((3, _TILE), np.float32)
+    move, gain, best_gain, ideal, old = np.zeros((5, _TILE), np.float32)
     for start in range(0, rows, _TILE):
         count = min(_TILE, rows - start)
         best[:, :count] = values[:, start : start + count]
@@ -133,7 +153,9 @@ def _descend_group(
             for i in range(size):  # to the nearest integers at this scale
                 diagonal = hessian[i, i]
                 for t in range(_TILE):
-                    integers[i, t] = min(max(np.rint(before[i, t] / scale[t]), low), high)
+                    ideal[t] = before[i, t] / scale[t]
+                _to_nearest(ideal, integers[i], grid)
+                for t in range(_TILE):
                     move[t] = integers[i, t] * scale[t] - before[i, t]
                     gain[t] += move[t] * (slopes[i, t] + slopes[i, t] - move[t] * diagonal)
                 for j in range(size if step else 0):
@@ -143,10 +165,11 @@ def _descend_group(
             for i in range(size):  # and from there to the best, one after the other
                 diagonal = hessian[i, i]
                 for t in range(_TILE):
-                    old = integers[i, t]
-                    new = np.rint(slopes[i, t] / (diagonal * scale[t]) + old)
-                    integers[i, t] = min(max(new, low), high)
-                    move[t] = (integers[i, t] - old) * scale[t]
+                    old[t] = integers[i, t]
+                    ideal[t] = slopes[i, t] / (diagonal * scale[t]) + old[t]
+                _to_nearest(ideal, integers[i], grid)
+                for t in range(_TILE):
+                    move[t] = (integers[i, t] - old[t]) * scale[t]
                     gain[t] += move[t] * (slopes[i, t] + slopes[i, t] - move[t] * diagonal)
                 for j in range(i + 1, size):
                     factor = hessian[i, j]

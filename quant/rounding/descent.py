@@ -157,14 +157,13 @@ def _descend_columns(
     Returns:
         The integers, float32 (columns, rows).
     """
-    codes = (before / scale).round_().clamp_(grid.low, grid.high)
+    codes = grid.nearest_(before / scale)
     gradient = torch.addmm(gradient, hessian, codes * scale - before, alpha=-1)
     unit = hessian.diagonal().unsqueeze(1) * scale
     integers = torch.empty_like(codes)
     rows = zip(gradient.unbind(), unit.unbind(), codes.unbind(), integers.unbind(), strict=True)
     for i, (steepness, step, old, new) in enumerate(rows):
-        torch.div(steepness, step, out=new)
-        new.add_(old).round_().clamp_(grid.low, grid.high)
+        grid.nearest_(torch.div(steepness, step, out=new).add_(old))
         change = torch.sub(new, old, out=old).mul_(scale)
         gradient[i + 1 :].addr_(hessian[i, i + 1 :], change, alpha=-1)
     return integers

@@ -261,7 +261,7 @@ def _round_block(
     rows = zip(free.unbind(), steps.unbind(), values.unbind(), errors.unbind(), strict=True)
     for i, (column, step, rounded, error) in enumerate(rows):
         aim = first if i == 0 and first is not None else column
-        torch.div(aim, step, out=rounded).round_().clamp_(grid.low, grid.high)
+        grid.nearest_(torch.div(aim, step, out=rounded))
         torch.mul(rounded, step, out=error)
         torch.sub(column, error, out=error).div_(diagonal[i])
         free[i + 1 :].addr_(upper[i, i + 1 :], error, alpha=-1)

@@ -1,4 +1,4 @@
-"""Round to nearest, a few rows at a time: 4 to 6 bits in groups, int8 per output channel or in
+"""Round to nearest, a few rows at a time: 2 to 6 bits in groups, int8 per output channel or in
 groups."""
 
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def round_groups(
     method: Method,
     importance: Tensor | None = None,
 ) -> QuantizedWeight:
-    """Rounds a weight (rows, columns) of any float type to nearest, 4 to 6 bits in groups.
+    """Rounds a weight (rows, columns) of any float type to nearest, 2 to 6 bits in groups.
 
     Columns are padded with zeros to a multiple of the group.
 

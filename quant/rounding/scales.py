@@ -10,6 +10,7 @@ numbers in a row never matters: its largest magnitude is mapped into [0.5, 1).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -26,29 +27,56 @@ class Grid:
     """The integers of a width.
 
     Attributes:
-        bits: of a value, -2^(bits - 1) to 2^(bits - 1) - 1.
+        bits: of a value.
         most: the largest multiple of a group.
+        chosen: the values, rising, where they are not -2^(bits - 1) to 2^(bits - 1) - 1.
     """
 
     bits: int
     most: int
+    chosen: tuple[int, ...] = ()
 
     @property
     def low(self) -> int:
-        return -(1 << self.bits - 1)
+        return self.chosen[0] if self.chosen else -(1 << self.bits - 1)
 
     @property
     def high(self) -> int:
-        return -self.low - 1
+        return self.chosen[-1] if self.chosen else -self.low - 1
+
+    @cached_property
+    def values(self) -> Tensor:
+        """All of them, rising: float32."""
+        return torch.tensor(self.chosen or range(self.low, self.high + 1), dtype=torch.float32)
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """Half way between chosen values, which the lower one has: float32; else nothing."""
+        return (self.values[1:] + self.values[:-1]) / 2 if self.chosen else self.values[:0]
 
     @property
     def half_range(self) -> float:
         """What the largest magnitude is mapped to: half a step beyond `high`."""
         return self.high + 0.5
 
+    def nearest_(self, numbers: Tensor) -> Tensor:
+        """Rounds float32 numbers to the nearest values, in place."""
+        if not self.chosen:
+            return numbers.round_().clamp_(self.low, self.high)
+        places = torch.bucketize(numbers, self.bounds.to(numbers.device))
+        return numbers.copy_(self.values.to(numbers.device)[places])
+
 
 INT4 = Grid(4, 15)
-GRIDS = {4: INT4, 5: Grid(5, 8), 6: Grid(6, 4)}  # -16 * 8 and -32 * 4 are int8's lowest
+# Four and eight integers near the best values for normal numbers, whose steps grow with them
+# (Lloyd, 1957; Max, 1960). Times 15 they fit int8, whose lowest -16 * 8 and -32 * 4 are.
+GRIDS = {
+    2: Grid(2, 15, (-7, -2, 2, 7)),
+    3: Grid(3, 15, (-8, -5, -3, -1, 1, 3, 5, 8)),
+    4: INT4,
+    5: Grid(5, 8),
+    6: Grid(6, 4),
+}
 
 
 @dataclass(frozen=True)
@@ -152,15 +180,14 @@ def round_to_grid(weight: Tensor, scales: TwoLevelScales, group_size: int) -> Te
 def round_to_scales(weight: Tensor, scales: Tensor, group_size: int, grid: Grid = INT4) -> Tensor:
     """The same of scales (rows, groups)."""
     steps = weight.unflatten(1, (-1, group_size)) / scales.unsqueeze(2)
-    return steps.round_().clamp_(grid.low, grid.high).to(torch.int8).flatten(1)
+    return grid.nearest_(steps).to(torch.int8).flatten(1)
 
 
 def _squared_error(groups: Tensor, scales: Tensor, cost: Tensor | None, grid: Grid) -> Tensor:
     """The squared error of rounding groups (rows, groups, group_size) at these scales: (rows,
     groups)."""
     scales = scales.unsqueeze(2)
-    error = (groups / scales).round_().clamp_(grid.low, grid.high).mul_(scales).sub_(groups)
-    error = error.square_()
+    error = grid.nearest_(groups / scales).mul_(scales).sub_(groups).square_()
     return (error if cost is None else error.mul_(cost)).sum(dim=2)
 
 

@@ -141,7 +141,7 @@ def solve(
 
     Args:
         weight: float32 (rows, in_features).
-        type: of 4 to 6 bits, in groups.
+        type: of 2 to 6 bits, in groups.
         statistics: of its inputs, padded to at least as many columns as the type stores.
         wanted: B (rows, columns) of `quant.rounding.drift`; None if nothing has drifted, or if
             `statistics` describes the drift of the inputs.

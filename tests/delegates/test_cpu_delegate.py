@@ -68,12 +68,14 @@ def load_with(cpp_build: Path) -> Iterator[Callable[[Path, str], Callable]]:
 @pytest.mark.parametrize(
     ("name", "group_size", "bits"),
     [
+        ("tied", 32, 3),
+        ("biases", 128, 2),
         ("tied", 32, 5),
         ("biases", 128, 6),
         *soaked_rows([("tied", 32, 6), ("llama", 64, 5), ("llama", 64, 6), ("biases", 128, 5)]),
     ],
 )
-def test_weights_of_five_and_six_bits(
+def test_weights_of_other_widths(
     name: str, group_size: int, bits: int, load_with: Callable, tmp_path: Path
 ) -> None:
     """In the layers, the embedding and the head."""

@@ -247,7 +247,7 @@ def quantized(type: WeightType, scales: Tensor | None = None) -> QuantizedLinear
     """A linear of random integers; its scales are exact in bfloat16 and float16 unless
     given."""
     generator = torch.Generator().manual_seed(type.bits)
-    low, high = LIMITS[type.bits]
+    low, high = LIMITS.get(type.bits, (-8, 8))
     groups = INPUTS // (type.group_size or INPUTS)
     shape = OUTPUTS, INPUTS
     values = torch.randint(low, high + 1, shape, generator=generator, dtype=torch.int8)
@@ -278,6 +278,8 @@ def test_what_no_format_holds_is_refused() -> None:
     assert said.startswith("0.weight has scales that are not an integer of 1 to 15 times a number")
     said = refused(quantized(WeightType(6, 32, 2)))
     assert said.startswith("0.weight has scales that are not an integer of 1 to 4 times a number")
+    said = refused(quantized(WeightType(3, 32, 2)))
+    assert said.startswith("0.weight has values that 3 bits do not hold; they hold 8, 5, 3, 1, -1,")
     odd = quantized(one_level)
     odd.weight_type = SimpleNamespace(bits=4, group_size=16, levels=1)  # type: ignore[assignment]
     assert "thimble::linear in a form that no kernel supports" in refused(odd)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from support.packed_weights import unpack
+from support.packed_weights import unpack, values_of
 from torch import Tensor
 
 from delegates.op_list.layout import MOST_MULTIPLE, Format, packed_bytes
@@ -78,9 +78,8 @@ def test_packed_weights_come_apart(rows: int, columns: int, group_size: int) -> 
     row_scales = random.integers(8, 16, (rows, 1)).astype(np.float32) / 256
     facts: dict[str, Any] = dict(rows=rows, columns=columns, group_size=group_size)
     for format, most in reversed(MOST_MULTIPLE.items()):  # int4's numbers are used below
-        half = 1 << format.bits - 1
-        values = random.integers(-half, half, (rows, stored), dtype=np.int8)  # padding is not zero
-        values[:, :1] = -half
+        values = random.choice(values_of(format.bits), (rows, stored))  # padding is not zero
+        values[:, :1] = values_of(format.bits).min()
         multiples = random.integers(1, most + 1, (rows, stored // group_size)).astype(np.float32)
         scales = multiples * row_scales
         wanted = (values * scales.repeat(group_size, axis=1))[:, :columns]
@@ -114,6 +113,8 @@ def test_a_large_weight_takes_the_bits_that_it_should() -> None:
     bits = {
         format: packed_bytes(format, *shape, group) * 8 / (shape[0] * shape[1])
         for format, group in (
+            (Format.INT2_TWO_LEVEL, 32),
+            (Format.INT3_TWO_LEVEL, 64),
             (Format.INT4_TWO_LEVEL, 32),
             (Format.INT5_TWO_LEVEL, 32),
             (Format.INT6_TWO_LEVEL, 128),
@@ -123,6 +124,8 @@ def test_a_large_weight_takes_the_bits_that_it_should() -> None:
         )
     }
     # Beside the integers and the groups' scales: a float and a sum for each row.
+    assert bits[Format.INT2_TWO_LEVEL] == 2 + 4 / 32 + 64 / 2048
+    assert bits[Format.INT3_TWO_LEVEL] == 3 + 4 / 64 + 64 / 2048
     assert bits[Format.INT4_TWO_LEVEL] == 4 + 4 / 32 + 64 / 2048
     assert bits[Format.INT5_TWO_LEVEL] == 5 + 4 / 32 + 64 / 2048
     assert bits[Format.INT6_TWO_LEVEL] == 6 + 4 / 128 + 64 / 2048

@@ -176,6 +176,8 @@ def test_a_head_of_6_bits_is_refused_before_any_work(name: str) -> None:
         limits.check_head(6)
     get_delegate("cpu").LIMITS.check_head(6)
     get_delegate("mps,cpu").LIMITS.check_head(5)
+    with pytest.raises(DelegateError, match="^mps,cpu does not support an embedding and"):
+        get_delegate("mps,cpu").LIMITS.check_head(3)
 
 
 @pytest.mark.parametrize(("name", "fits", "wrong"), [("vulkan", 68, 66), ("mlx", 96, 80)])

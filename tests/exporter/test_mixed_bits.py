@@ -76,7 +76,7 @@ def test_floats_are_refused_at_once(one_layer_checkpoint: Path) -> None:
     options = ExportOptions(
         str(one_layer_checkpoint), out=Path("no.pte"), scheme=Scheme("none"), max_size=10**6
     )
-    with pytest.raises(QuantError, match="a budget spreads 4 to 8 bits, and none stores"):
+    with pytest.raises(QuantError, match="a budget spreads 2 to 8 bits, and none stores"):
         export_model(options, listener)
     assert listener.stages == []
 

@@ -24,7 +24,7 @@ def weights(generator: torch.Generator) -> dict[str, QuantizedWeight]:
     rows[3] = 0
     searched = Method(scales="searched", rounding="nearest")
     return {
-        **{f"{b} bits": round_groups(rows, b, 32, "w", searched) for b in (4, 5, 6)},
+        **{f"{b} bits": round_groups(rows, b, 32, "w", searched) for b in (2, 3, 4, 5, 6)},
         "groups of 64": round_groups(rows, 4, 64, "w", NEAREST),
         "int8": round_int8(rows, "w"),
         "one group": round_groups(rows[:, :32].contiguous(), 4, 32, "w", NEAREST),

@@ -298,7 +298,7 @@ def _not_finite(name: str) -> str:
             ("rtn8", 64, 8, None, (), True),
             "group size 64 has no effect with one scale a row; leave it out.",
         ),
-        (("rtn4", 32, 3), "head bits 3 is not supported; it must be one of 8, 6, 5, 4."),
+        (("rtn4", 32, 7), "head bits 7 is not supported; it must be one of 8, 6, 5, 4, 3, 2."),
         (
             ("none", 32, 4),
             "head bits 4 have no effect with scheme 'none', which keeps floats; leave them out, or "

@@ -71,7 +71,7 @@ def test_hostile_rows_get_scales_every_tool_can_read(choose, group_size: int, gr
     mantissa = torch.frexp(scales.row_scale).mantissa * 16
     assert torch.equal(mantissa, mantissa.round()), "a row scale has more than 4 significant bits"
     values = round_to_grid(hostile_rows(), scales, group_size)
-    assert values.min() >= grid.low and values.max() <= grid.high
+    assert torch.isin(values, grid.values).all()
     folded = values.unflatten(1, (-1, group_size)).int() * scales.multiple.int().unsqueeze(2)
     assert folded.min() >= -128 and folded.max() <= 127
     assert dequantize(values, scales, group_size).isfinite().all()
@@ -130,8 +130,27 @@ def test_a_bit_more_takes_two_thirds_of_the_error() -> None:
     give back a part of it."""
     normal = torch.randn(256, 512)
     found = [searched_scales(normal, 32, grid=grid) for grid in GRIDS.values()]
-    at4, at5, at6 = (squared_error(normal, scales, 32).sum() for scales in found)
+    at2, at3, at4, at5, at6 = (squared_error(normal, scales, 32).sum() for scales in found)
     assert at5 < at4 / 3 and at6 < at5 / 3
+    assert at3 < at2 / 3.5 and at4 < at3 / 3
+
+
+def test_chosen_values_lose_less_than_a_uniform_grid() -> None:
+    normal = torch.randn(256, 512, generator=torch.Generator().manual_seed(2))
+    for bits, share in ((2, 0.8), (3, 0.86)):
+        ours, uniform = (
+            squared_error(normal, searched_scales(normal, 32, grid=grid), 32).sum()
+            for grid in (GRIDS[bits], Grid(bits, 15))
+        )
+        assert ours < share * uniform
+
+
+@pytest.mark.parametrize("grid", GRIDS.values(), ids=lambda grid: f"{grid.bits} bits")
+def test_numbers_go_to_the_nearest_value(grid: Grid) -> None:
+    numbers = torch.linspace(1.2 * grid.low, 1.2 * grid.high, 999)
+    least = (numbers[:, None] - grid.values).abs().amin(dim=1)
+    assert len(grid.values) == 1 << grid.bits
+    assert torch.equal((numbers - grid.nearest_(numbers.clone())).abs(), least)
 
 
 def test_importance_moves_the_error_to_where_it_is_cheap() -> None:

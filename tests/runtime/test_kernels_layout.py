@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.packed_weights import values_of
 
 from delegates.op_list.layout import MOST_MULTIPLE
 from delegates.op_list.pack import (
@@ -50,8 +51,7 @@ def test_two_levels(cpp_build: Path, shape: tuple[int, int], group_size: int) ->
     rows, groups = shape[0], -(-shape[1] // group_size)
     row_scales = random.random(rows, dtype=np.float32)
     for format, most in MOST_MULTIPLE.items():
-        half = 1 << format.bits - 1
-        values = random.integers(-half, half, shape, dtype=np.int8)
+        values = random.choice(values_of(format.bits), shape)
         multiples = random.integers(1, most + 1, (rows, groups), dtype=np.uint8)
         name = format.name.lower()
         expected = reference(cpp_build, name, shape, group_size, values, multiples, row_scales)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+_CHOSEN = {2: (7, 2, -2, -7), 3: (8, 5, 3, 1, -1, -3, -5, -8)}
 _EPSILON = np.finfo(np.float32).eps  # the smallest scale of a quantized row
 
 
@@ -54,6 +55,12 @@ class Weight:
         return (q * scale.astype(np.float64)).reshape(len(x), -1)[:, : x.shape[1]]
 
 
+def values_of(bits: int) -> NDArray[np.int8]:
+    """The values of the codes 0, 1, 2, ... of so many bits."""
+    half = 1 << bits - 1
+    return np.array(_CHOSEN.get(bits, range(half - 1, -half - 1, -1)), dtype=np.int8)
+
+
 def unpack(data: bytes, format: str, rows: int, columns: int, group_size: int) -> Weight:
     """Takes a packed weight apart and checks the sums that it carries."""
     blocks = -(-rows // 16)
@@ -77,6 +84,7 @@ def unpack(data: bytes, format: str, rows: int, columns: int, group_size: int) -
     else:
         bits = int(format[3])
         values = _coded(raw[:, -stored * 2 * bits :], stored, bits)
+        values[:, columns:] *= bits > 3  # which have no zero: the sums leave the padding out
     if format.endswith("_two_level"):
         row_scales = raw[:, :64].copy().view(np.float32).reshape(-1, 1)
         words = raw[:, 128 : 128 + -(-groups // 8) * 64].copy().view(np.uint32)
@@ -99,10 +107,11 @@ def unpack(data: bytes, format: str, rows: int, columns: int, group_size: int) -
 
 def _coded(raw: NDArray, stored: int, bits: int) -> NDArray:
     steps = raw.reshape(len(raw), stored // 32, bits, 16, 4)  # block, step, line, row, byte
-    codes = np.stack([steps[:, :, :4] & 15, steps[:, :, :4] >> 4], axis=3)
-    codes = codes.reshape(len(raw), stored // 32, 8, 16, 4)  # the lines' halves
-    for quad in range(8) if bits > 4 else ():
-        line, at = divmod(quad * (bits - 4), 8)
-        codes[:, :, quad] |= (steps[:, :, 4 + line] >> at & (1 << bits - 4) - 1) << 4
-    values = (1 << bits - 1) - 1 - codes.astype(np.int8)
+    low = 2 if bits < 4 else 4
+    parts = [steps[:, :, :low] >> at & (1 << low) - 1 for at in range(0, 8, low)]
+    codes = np.stack(parts, axis=3).reshape(len(raw), stored // 32, 8, 16, 4)
+    for quad in range(8) if bits > low else ():
+        line, at = divmod(quad * (bits - low), 8)
+        codes[:, :, quad] |= (steps[:, :, low + line] >> at & (1 << bits - low) - 1) << low
+    values = values_of(bits)[codes]
     return values.transpose(0, 3, 1, 2, 4).reshape(-1, stored)

@@ -17,6 +17,7 @@ from quant.modules import (
     drop_activation_rounding,
 )
 from quant.quantize import quantize
+from quant.rounding.nearest import round_groups
 from quant.scheme import METHODS, Scheme
 from quant.weight_type import WeightType
 
@@ -68,7 +69,9 @@ def quantized_model(model: CausalLM, scheme: Scheme) -> CausalLM:
 
 
 def two_levels(weight: Tensor, type: WeightType) -> QuantizedWeight:
-    """A matrix rounded to 5 or 6 bits with scales on two levels."""
+    """A matrix rounded to 2, 3, 5 or 6 bits with scales on two levels."""
+    if type.bits < 4:
+        return round_groups(weight, type.bits, type.group_size, "", METHODS["rtn4"])
     half, most = 1 << type.bits - 1, 128 >> type.bits - 1
     padding = type.padded(weight.shape[1]) - weight.shape[1]
     groups = nn.functional.pad(weight, (0, padding)).unflatten(1, (-1, type.group_size))

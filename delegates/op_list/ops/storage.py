@@ -26,6 +26,6 @@ def quantized_source(
     if format is None:
         return Refused(
             f"its weight has {bits} bits, groups of {group_size} and scales on {levels} levels. In "
-            "groups it takes 4 bits with 1 or 2 levels, 5 and 6 with 2, 8 with 1; by row, 8"
+            "groups it takes 4 bits with 1 or 2 levels, 2, 3, 5 and 6 with 2, 8 with 1; by row, 8"
         )
     return MatrixSource(values, scales, format, rows, columns, group_size)

@@ -349,12 +349,12 @@ struct Variant {
   void (*quantize)(const QuantizeArgs&);
   /// Up to kMatvecRows rows in one tile, matvec_tile(), by WeightFormat; limited by memory
   /// bandwidth.
-  LinearFunction matvec[kIntegerFormats];
+  LinearFunction matvec[kFormats];
   /// Outputs from the integers that `parts` calls of matvec wrote to args.sums, one part after the
   /// other, [parts][x.rows][blocks * 16]: bit-identical to one matvec without parts.
   void (*finish_sums)(const LinearArgs& args, size_t parts);
   /// Any number of rows in tiles of `tile`, by WeightFormat; limited by the dot products.
-  LinearFunction matmul[kIntegerFormats];
+  LinearFunction matmul[kFormats];
   void (*float_linear)(const FloatLinearArgs&);
   void (*shrink)(const ShrinkArgs&);
   void (*expand)(const ExpandArgs&);

@@ -91,6 +91,11 @@ Status Plan::check_ops() const {
 
 Status Plan::check() const {
   if (caches_.empty()) return refused("it has no KV cache");
+  for (const cpu::Weight& weight : program_->weights) {
+    if (weight.format > kernels::WeightFormat::kFloat32)
+      return refused("its weight " + weight.key + " has " +
+                     std::to_string(kernels::bits_of(weight.format)) + " bits");
+  }
   if (program_->original > 0) return refused("it has two rotary tables");
   for (const cpu::Value& input : program_->inputs) {
     if (input.role == cpu::Role::kRows) return refused("it is a part of a model");

@@ -47,7 +47,7 @@ Status read_weights(const FlatbufferTables& tables, Program* program) {
   for (size_t i = 0; i < tables.size(); ++i) {
     const FlatbufferTable table = tables[i];
     const auto format = table.scalar<uint8_t>(4);
-    if (format > static_cast<uint8_t>(kernels::WeightFormat::kFloat32)) {
+    if (format >= kernels::kFormats) {
       return damaged("weight " + std::to_string(i) + " has the unknown format " +
                      std::to_string(format));
     }

@@ -4,6 +4,8 @@
 
 namespace thimble::kernels::amx_int8 {
 
+void matmul_int2_two_level(const LinearArgs& args);
+void matmul_int3_two_level(const LinearArgs& args);
 void matmul_int4_two_level(const LinearArgs& args);
 void matmul_int5_two_level(const LinearArgs& args);
 void matmul_int6_two_level(const LinearArgs& args);

@@ -13,6 +13,8 @@ namespace {
 /// The same as avx512vnni except for products with many rows.
 constexpr Variant with_tile_products() {
   Variant variant = avx512vnni::table(THIMBLE_VARIANT_NAME, kRequired, kTile, kFewRows);
+  variant.matmul[static_cast<int>(WeightFormat::kInt2TwoLevel)] = matmul_int2_two_level;
+  variant.matmul[static_cast<int>(WeightFormat::kInt3TwoLevel)] = matmul_int3_two_level;
   variant.matmul[static_cast<int>(WeightFormat::kInt4TwoLevel)] = matmul_int4_two_level;
   variant.matmul[static_cast<int>(WeightFormat::kInt5TwoLevel)] = matmul_int5_two_level;
   variant.matmul[static_cast<int>(WeightFormat::kInt6TwoLevel)] = matmul_int6_two_level;

@@ -37,12 +37,12 @@ template <typename Codes, size_t kFirst, size_t kQuads, size_t kMr>
 
 /// Dot products, negative, of a block's weight rows with a tile's over kColumnStep columns.
 ///
-/// Of 4 bits they are two 16-bit sums a weight row. The first starts from the bias, -7 times the q
-/// of both. It may wrap in between, but the result fits int16: |sum of value * q| + |7 * sum of the
-/// other's q| <= 16384 + 14336. The second is at most 16 * 15 * 128.
+/// Of 2 and 4 bits they are two 16-bit sums a weight row. The first starts from the bias, -7 times
+/// the q of both. It may wrap in between, but the result fits int16: |sum of value * q| + |7 * sum
+/// of the other's q| <= 16384 + 14336. The second is at most 16 * 15 * 128.
 ///
-/// Of 5 and 6 bits they are 32-bit sums of 16-bit sums over 16 or 8 columns, which are at most
-/// 8 * 31 * 128 or 4 * 63 * 128.
+/// Of 3, 5 and 6 bits they are 32-bit sums of 16-bit sums over 32, 16 or 8 columns, which are from
+/// -16 * 16 * 128 to 16 * 16 * 127, or at most 8 * 31 * 128 or 4 * 63 * 128.
 template <typename Codes, size_t kMr>
 [[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const uint8_t* ahead,
                                             const Rows<kMr>& rows, size_t k,
@@ -51,13 +51,13 @@ template <typename Codes, size_t kMr>
   unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
     const int32_t bias = offset_bias<largest_value(kBits)>(rows.bias[k / kColumnStep * kMr + r]);
     unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
-      acc[h][r] = _mm256_set1_epi32(kBits == 4 ? static_cast<uint16_t>(bias) : bias);
+      acc[h][r] = _mm256_set1_epi32(sums_fit_words(kBits) ? static_cast<uint16_t>(bias) : bias);
     });
   });
-  if constexpr (kBits == 4) {
+  if constexpr (sums_fit_words(kBits)) {
     add_products<Codes, 0, 8>(lines, ahead, rows, k, acc);
   } else {
-    constexpr size_t kQuads = kBits == 5 ? 4 : 2;
+    constexpr size_t kQuads = kBits == 3 ? 8 : kBits == 5 ? 4 : 2;
     unrolled<8 / kQuads>([&](auto part) [[gnu::always_inline]] {
       __m256i words[kHalves][kRows];
       unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
@@ -79,9 +79,9 @@ template <typename Codes, size_t kMr>
 template <size_t kBits>
 [[gnu::always_inline]] inline __m256i add_times(__m256i totals, __m256i sums, __m256i multiples) {
   const __m256i products =
-      kBits > 4
-          ? _mm256_mullo_epi32(sums, multiples)
-          : _mm256_madd_epi16(sums, _mm256_or_si256(multiples, _mm256_slli_epi32(multiples, 16)));
+      sums_fit_words(kBits)
+          ? _mm256_madd_epi16(sums, _mm256_or_si256(multiples, _mm256_slli_epi32(multiples, 16)))
+          : _mm256_mullo_epi32(sums, multiples);
   return _mm256_add_epi32(totals, products);
 }
 

@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include "kernels/layout/layout.h"
+#include "kernels/shared/nibble_table.h"
 #include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
@@ -50,6 +51,54 @@ class Codes {
   __m512i upper_[kBits - 4];
 };
 
+/// Of 2 or 3 bits, each as its drop_of(): a nibble has the low bits of two codes, and so each half
+/// of it finds its own by a table.
+template <size_t kBits>
+class ShortCodes {
+ public:
+  static constexpr int kHighShift = 0;
+
+  explicit ShortCodes(const uint8_t* step) : step_(step) {}
+  template <size_t kLine>
+  [[gnu::always_inline]] __m512i low() const {
+    return drops<2 * kLine>();
+  }
+  template <size_t kLine>
+  [[gnu::always_inline]] __m512i high() const {
+    return drops<2 * kLine + 1>();
+  }
+
+ private:
+  /// Of columns 4 * kQuad .. + 3.
+  template <size_t kQuad>
+  [[gnu::always_inline]] __m512i drops() const {
+    const __m512i bytes = _mm512_load_si512(step_ + kQuad / 4 * kLineBytes);
+    const __m512i nibbles =
+        _mm512_and_si512(kQuad % 4 < 2 ? bytes : _mm512_srli_epi16(bytes, 4), _mm512_set1_epi8(15));
+    const __m512i drops = _mm512_shuffle_epi8(table<kQuad % 2, 0>(), nibbles);
+    if constexpr (kBits == 2) return drops;
+    const __m512i upper = _mm512_load_si512(step_ + 2 * kLineBytes);
+    const __mmask64 is_upper = _mm512_test_epi8_mask(upper, _mm512_set1_epi8(1 << kQuad));
+    return _mm512_mask_shuffle_epi8(drops, is_upper, table<kQuad % 2, kBits == 3 ? 4 : 0>(),
+                                    nibbles);
+  }
+  template <size_t kHalf, size_t kFirst>
+  [[gnu::always_inline]] static __m512i table() {
+    constexpr NibbleTable kTable = drops_by_nibble(kBits, kHalf, kFirst);
+    return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(kTable.bytes)));
+  }
+
+  const uint8_t* step_;
+};
+template <>
+class Codes<2> : public ShortCodes<2> {
+  using ShortCodes<2>::ShortCodes;
+};
+template <>
+class Codes<3> : public ShortCodes<3> {
+  using ShortCodes<3>::ShortCodes;
+};
+
 /// Of 4 bits: high nibbles stay in place.
 template <>
 class Codes<4> {
@@ -70,7 +119,7 @@ class Codes<4> {
   const uint8_t* step_;
 };
 
-/// Unpacks codes of a group: value * multiple = largest value * multiple - code * multiple. The
+/// Unpacks codes of a group: value * multiple = largest value * multiple - drop * multiple. The
 /// last product fits a byte, so that two bytes multiply as one 16-bit number, the high nibbles of 4
 /// bits in place.
 template <size_t kBits>
@@ -83,7 +132,10 @@ class GroupFactors {
     // A nibble in place is 16 times too large; times 4096, the surplus vanishes modulo 65536.
     high_words_ = _mm512_slli_epi16(words_, 12);
     const __m512i bytes = _mm512_or_si512(words_, _mm512_slli_epi16(words_, 8));
-    largest_ = _mm512_sub_epi8(_mm512_slli_epi32(bytes, kBits - 1), bytes);
+    largest_ = kBits == 3
+                   ? _mm512_slli_epi32(bytes, 3)
+                   : _mm512_sub_epi8(_mm512_slli_epi32(bytes, kBits == 2 ? 3 : kBits - 1), bytes);
+    static_assert(largest_value(3) == 8 && largest_value(2) == 7);
   }
   /// Adds a number to what is unpacked.
   void add(int8_t number) { largest_ = _mm512_add_epi8(largest_, _mm512_set1_epi8(number)); }

@@ -48,12 +48,11 @@ template <size_t kBits, size_t kRows>
   });
 }
 
-/// total + sums * multiple. The sums of 4 bits fit the low 16 bits; the high 16 are multiplied by
-/// 0.
+/// total + sums * multiple. Sums that fit are the low 16 bits; the high 16 are multiplied by 0.
 template <size_t kBits>
 [[gnu::always_inline]] inline __m512i add_times(__m512i total, __m512i sums, __m512i multiple) {
-  return kBits == 4 ? _mm512_dpwssd_epi32(total, sums, multiple)
-                    : _mm512_add_epi32(total, _mm512_mullo_epi32(sums, multiple));
+  return sums_fit_words(kBits) ? _mm512_dpwssd_epi32(total, sums, multiple)
+                               : _mm512_add_epi32(total, _mm512_mullo_epi32(sums, multiple));
 }
 
 /// Scales and stores the outputs of the tile's rows.
@@ -242,6 +241,8 @@ void matvec(const LinearArgs& args) {
 
 }  // namespace
 
+void matvec_int2_two_level(const LinearArgs& args) { matvec<TwoLevel<2>>(args); }
+void matvec_int3_two_level(const LinearArgs& args) { matvec<TwoLevel<3>>(args); }
 void matvec_int4_two_level(const LinearArgs& args) { matvec<TwoLevel<4>>(args); }
 void matvec_int5_two_level(const LinearArgs& args) { matvec<TwoLevel<5>>(args); }
 void matvec_int6_two_level(const LinearArgs& args) { matvec<TwoLevel<6>>(args); }

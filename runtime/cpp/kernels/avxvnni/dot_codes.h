@@ -31,11 +31,11 @@ template <typename Codes, size_t kMr>
   });
 }
 
-/// totals + sums of dot_step times multiples. The sums of 4 bits fit the low 16 bits; the high 16
-/// are multiplied by 0.
+/// totals + sums of dot_step times multiples. Sums that fit are the low 16 bits; the high 16 are
+/// multiplied by 0.
 template <size_t kBits>
 [[gnu::always_inline]] inline __m256i add_times(__m256i totals, __m256i sums, __m256i multiples) {
-  if constexpr (kBits == 4) return _mm256_dpwssd_avx_epi32(totals, sums, multiples);
+  if constexpr (sums_fit_words(kBits)) return _mm256_dpwssd_avx_epi32(totals, sums, multiples);
   return _mm256_add_epi32(totals, _mm256_mullo_epi32(sums, multiples));
 }
 

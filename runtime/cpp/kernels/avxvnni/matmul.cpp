@@ -115,7 +115,8 @@ class GroupFactors {
     const __m256i single = _mm256_and_si256(multiples, _mm256_set1_epi32(15));
     words_ = _mm256_or_si256(single, _mm256_slli_epi32(single, 16));
     const __m256i bytes = _mm256_or_si256(words_, _mm256_slli_epi16(words_, 8));
-    const __m256i largest = _mm256_sub_epi8(_mm256_slli_epi32(bytes, kBits - 1), bytes);
+    const __m256i eightfold = _mm256_slli_epi32(bytes, kBits < 4 ? 3 : kBits - 1);
+    const __m256i largest = kBits == 3 ? eightfold : _mm256_sub_epi8(eightfold, bytes);
     largest_ = _mm256_add_epi8(largest, _mm256_set1_epi8(-128));
   }
   [[gnu::always_inline]] __m256i values(__m256i codes) const {
@@ -170,6 +171,8 @@ void matmul_bytes(const LinearArgs& args, Multiply multiply_block) {
 
 }  // namespace
 
+void matmul_int2_two_level(const LinearArgs& args) { matmul_two_level<2>(args); }
+void matmul_int3_two_level(const LinearArgs& args) { matmul_two_level<3>(args); }
 void matmul_int4_two_level(const LinearArgs& args) { matmul_two_level<4>(args); }
 void matmul_int5_two_level(const LinearArgs& args) { matmul_two_level<5>(args); }
 void matmul_int6_two_level(const LinearArgs& args) { matmul_two_level<6>(args); }

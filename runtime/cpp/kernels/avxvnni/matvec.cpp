@@ -4,6 +4,8 @@
 
 namespace thimble::kernels::avxvnni {
 
+void matvec_int2_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<2>>>(args); }
+void matvec_int3_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<3>>>(args); }
 void matvec_int4_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<4>>>(args); }
 void matvec_int5_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<5>>>(args); }
 void matvec_int6_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<6>>>(args); }

@@ -33,6 +33,14 @@
 ///       4 * row + j of such a line has, from its low bits on, one or two bits of each of its
 ///       columns j, 4 + j, 8 + j, ... A value * multiple fits int8, as that of 4 bits does.
 ///
+/// `kInt2TwoLevel`: value (7, 2, -2, -7) * multiple (1..15) * row_scale
+/// `kInt3TwoLevel`: value (8, 5, 3, 1, -1, -3, -5, -8) * multiple (1..15) * row_scale
+///
+///       The same with codes 0, 1, 2, ... of these values, and 32 columns take 2 or 3 lines. Two
+///       have the low two bits of the codes: byte 4 * row + j of a line, from its low bits on,
+///       those of columns j, 4 + j, 8 + j and 12 + j of its 16. Of 3 bits a line follows as of 5.
+///       Zero is no value: padded columns have any, and are not in row_sum.
+///
 /// `kInt4`: value[n][k] (-8..7) * scale[n][k / group], scales in float16
 ///
 ///       uint16 scales[G][16]             padded to whole lines
@@ -76,23 +84,41 @@ enum class WeightFormat : uint8_t {
   kInt4 = 3,
   kInt8 = 4,
   kInt8Groups = 5,
-  kFloat32 = 6
+  kFloat32 = 6,
+  kInt2TwoLevel = 7,
+  kInt3TwoLevel = 8
 };
-/// Those of integers: all but the last.
-constexpr size_t kIntegerFormats = 6;
+constexpr size_t kFormats = 9;
 
 /// Of a value.
 constexpr size_t bits_of(WeightFormat format) {
-  constexpr size_t kBits[] = {4, 5, 6, 4, 8, 8, 32};
+  constexpr size_t kBits[] = {4, 5, 6, 4, 8, 8, 32, 2, 3};
   return kBits[static_cast<size_t>(format)];
 }
-/// The largest value of so many bits; a code is this less the value.
-constexpr int largest_value(size_t bits) { return (1 << (bits - 1)) - 1; }
+/// The value of a code, falling from the largest. Of 2 and 3 bits those are chosen that fit normal
+/// numbers best.
+constexpr int value_of(size_t bits, size_t code) {
+  constexpr int kOfTwo[] = {7, 2, -2, -7}, kOfThree[] = {8, 5, 3, 1, -1, -3, -5, -8};
+  if (bits == 2) return kOfTwo[code];
+  if (bits == 3) return kOfThree[code];
+  return (1 << (bits - 1)) - 1 - static_cast<int>(code);
+}
+constexpr int largest_value(size_t bits) { return value_of(bits, 0); }
+constexpr size_t last_code(size_t bits) { return (size_t{1} << bits) - 1; }
+/// By how much a code's value is below the largest: what kernels multiply. From 4 bits on it is the
+/// code.
+constexpr uint8_t drop_of(size_t bits, size_t code) {
+  return static_cast<uint8_t>(largest_value(bits) - value_of(bits, code));
+}
+/// Whether -(sum of value * q) of 32 columns always fits int16.
+constexpr bool sums_fit_words(size_t bits) { return bits == 2 || bits == 4; }
 
-constexpr bool has_two_levels(WeightFormat format) { return format <= WeightFormat::kInt6TwoLevel; }
+constexpr bool has_two_levels(WeightFormat format) {
+  return format <= WeightFormat::kInt6TwoLevel || format >= WeightFormat::kInt2TwoLevel;
+}
 /// The largest multiple of a format with two levels.
 constexpr int largest_multiple(WeightFormat format) {
-  return format == WeightFormat::kInt4TwoLevel ? 15 : 128 >> (bits_of(format) - 1);
+  return bits_of(format) <= 4 ? 15 : 128 >> (bits_of(format) - 1);
 }
 /// Whether each group has a float16 scale of its own.
 constexpr bool has_float_groups(WeightFormat format) {
@@ -116,6 +142,8 @@ constexpr size_t kMostColumns = 65536;
 
 /// kColumnStep columns of a block of integers: as many lines as a value has bits.
 constexpr size_t step_bytes(size_t bits) { return bits * kLineBytes; }
+/// The low bits of a code that lie together, in as many lines; the lines behind have the others.
+constexpr size_t low_bits(size_t bits) { return bits < 4 ? 2 : 4; }
 
 constexpr size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 constexpr size_t round_up(size_t a, size_t b) { return divide_up(a, b) * b; }
@@ -138,6 +166,8 @@ struct BlockLayout {
 constexpr BlockLayout block_layout(WeightFormat format, size_t columns, size_t group_size) {
   const size_t value_bytes = columns * kBlockRows * bits_of(format) / 8;
   switch (format) {
+    case WeightFormat::kInt2TwoLevel:
+    case WeightFormat::kInt3TwoLevel:
     case WeightFormat::kInt4TwoLevel:
     case WeightFormat::kInt5TwoLevel:
     case WeightFormat::kInt6TwoLevel: {

@@ -14,19 +14,27 @@ PackedWeight start(WeightFormat format, size_t rows, size_t columns, size_t grou
   return weight;
 }
 
-/// Writes the codes of all rows, of 4, 5 or 6 bits; those of the padding are of the value zero.
+/// The code of the largest value that is not above a number.
+size_t code_of(size_t bits, int number) {
+  size_t code = 0;
+  while (code < last_code(bits) && value_of(bits, code) > number) ++code;
+  return code;
+}
+
+/// Writes the codes of all rows, of 2 to 6 bits; those of the padding are of zero.
 void pack_codes(const PackedWeight& weight, const int8_t* values, size_t columns, uint8_t* out) {
   const BlockLayout layout = weight.layout();
-  const size_t bits = bits_of(weight.format);
+  const size_t bits = bits_of(weight.format), low = low_bits(bits), columns_of_byte = 8 / low;
   for (size_t row = 0; row < weight.blocks() * kBlockRows; ++row) {
     uint8_t* block = out + row / kBlockRows * layout.bytes + layout.values;
     for (size_t k = 0; k < weight.columns; ++k) {
       const bool inside = row < weight.rows && k < columns;
-      const int code = largest_value(bits) - (inside ? values[row * columns + k] : 0);
+      const size_t code = code_of(bits, inside ? values[row * columns + k] : 0);
       uint8_t* step = block + k / kColumnStep * step_bytes(bits) + row % kBlockRows * 4 + k % 4;
-      const size_t quad = k % kColumnStep / 4, upper = quad * (bits - 4);  // where its bits start
-      step[quad / 2 * kLineBytes] |= (code & 15) << (quad % 2 * 4);
-      if (bits > 4) step[(4 + upper / 8) * kLineBytes] |= (code >> 4) << (upper % 8);
+      const size_t quad = k % kColumnStep / 4, upper = quad * (bits - low);  // where its bits start
+      step[quad / columns_of_byte * kLineBytes] |= (code & last_code(low))
+                                                   << (quad % columns_of_byte * low);
+      if (bits > low) step[(low + upper / 8) * kLineBytes] |= (code >> low) << (upper % 8);
     }
   }
 }

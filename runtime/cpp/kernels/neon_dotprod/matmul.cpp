@@ -111,6 +111,8 @@ void matmul_two_level(const LinearArgs& args) {
 
 }  // namespace
 
+void matmul_int2_two_level(const LinearArgs& args) { matmul_two_level<2>(args); }
+void matmul_int3_two_level(const LinearArgs& args) { matmul_two_level<3>(args); }
 void matmul_int4_two_level(const LinearArgs& args) { matmul_two_level<4>(args); }
 void matmul_int5_two_level(const LinearArgs& args) { matmul_two_level<5>(args); }
 void matmul_int6_two_level(const LinearArgs& args) { matmul_two_level<6>(args); }

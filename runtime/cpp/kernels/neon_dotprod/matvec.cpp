@@ -59,8 +59,9 @@ template <size_t kBits, size_t kMr, size_t kCount>
   for (const size_t end = k + group_size; k < end; k += kColumnStep, lines += step_bytes(kBits)) {
     unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
       const int32_t* sum = rows.bias + k / kColumnStep * kMr + r;
-      const int32x4_t bias =
-          kBits == 4 ? vld1q_dup_s32(sum) : vdupq_n_s32(offset_bias<largest_value(kBits)>(*sum));
+      const int32x4_t bias = largest_value(kBits) == 7
+                                 ? vld1q_dup_s32(sum)
+                                 : vdupq_n_s32(offset_bias<largest_value(kBits)>(*sum));
       unrolled<kCount>([&](auto q)
                            [[gnu::always_inline]] { acc[q][r] = vaddq_s32(acc[q][r], bias); });
     });
@@ -259,6 +260,8 @@ void matvec(const LinearArgs& args) {
 
 }  // namespace
 
+void matvec_int2_two_level(const LinearArgs& args) { matvec<TwoLevel<2>>(args); }
+void matvec_int3_two_level(const LinearArgs& args) { matvec<TwoLevel<3>>(args); }
 void matvec_int4_two_level(const LinearArgs& args) { matvec<TwoLevel<4>>(args); }
 void matvec_int5_two_level(const LinearArgs& args) { matvec<TwoLevel<5>>(args); }
 void matvec_int6_two_level(const LinearArgs& args) { matvec<TwoLevel<6>>(args); }

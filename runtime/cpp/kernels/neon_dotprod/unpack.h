@@ -4,14 +4,34 @@
 
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/layout/layout.h"
+#include "kernels/shared/nibble_table.h"
 #include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 
-/// The codes of 4 weight rows by columns 4 * kQuad .. + 3 of kColumnStep.
+/// Looks nibbles up in drops_by_nibble().
+template <size_t kBits, size_t kHalf, size_t kFirst>
+[[gnu::always_inline]] inline uint8x16_t drops_of(uint8x16_t nibbles) {
+  static constexpr NibbleTable kTable = drops_by_nibble(kBits, kHalf, kFirst);
+  return vqtbl1q_u8(vld1q_u8(kTable.bytes), nibbles);
+}
+
+/// Of 2 or 3 bits: a nibble has the low bits of two codes.
+template <size_t kBits, size_t kQuad>
+[[gnu::always_inline]] inline uint8x16_t drops(const uint8_t* four) {
+  const uint8x16_t bytes = vld1q_u8(four + kQuad / 4 * kLineBytes);
+  const uint8x16_t nibbles = kQuad % 4 < 2 ? vandq_u8(bytes, vdupq_n_u8(15)) : vshrq_n_u8(bytes, 4);
+  const uint8x16_t drops = drops_of<kBits, kQuad % 2, 0>(nibbles);
+  if constexpr (kBits == 2) return drops;
+  const uint8x16_t is_upper = vtstq_u8(vld1q_u8(four + 2 * kLineBytes), vdupq_n_u8(1 << kQuad));
+  return vbslq_u8(is_upper, drops_of<kBits, kQuad % 2, kBits == 3 ? 4 : 0>(nibbles), drops);
+}
+
+/// The codes, as drop_of() each, of 4 weight rows by columns 4 * kQuad .. + 3 of kColumnStep.
 /// \param four where these rows are in the step's first line.
 template <size_t kBits, size_t kQuad>
 [[gnu::always_inline]] inline int8x16_t codes(const uint8_t* four) {
+  if constexpr (kBits < 4) return vreinterpretq_s8_u8(drops<kBits, kQuad>(four));
   const uint8x16_t bytes = vld1q_u8(four + kQuad / 2 * kLineBytes);
   uint8x16_t code = kQuad % 2 == 0 ? vandq_u8(bytes, vdupq_n_u8(15)) : vshrq_n_u8(bytes, 4);
   if constexpr (kBits > 4) {

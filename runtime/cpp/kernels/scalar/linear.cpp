@@ -89,6 +89,8 @@ void linear_of_two_levels(const LinearArgs& args) {
 
 }  // namespace
 
+void matvec_int2_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
+void matvec_int3_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
 void matvec_int4_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
 void matvec_int5_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
 void matvec_int6_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
@@ -111,6 +113,8 @@ void matvec_int8_groups(const LinearArgs& args) {
   });
 }
 
+void matmul_int2_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
+void matmul_int3_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
 void matmul_int4_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
 void matmul_int5_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
 void matmul_int6_two_level(const LinearArgs& args) { linear_of_two_levels(args); }

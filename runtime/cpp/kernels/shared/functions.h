@@ -8,6 +8,8 @@
 namespace thimble::kernels::THIMBLE_VARIANT {
 
 void quantize(const QuantizeArgs& args);
+void matvec_int2_two_level(const LinearArgs& args);
+void matvec_int3_two_level(const LinearArgs& args);
 void matvec_int4_two_level(const LinearArgs& args);
 void matvec_int5_two_level(const LinearArgs& args);
 void matvec_int6_two_level(const LinearArgs& args);
@@ -15,6 +17,8 @@ void matvec_int4(const LinearArgs& args);
 void matvec_int8(const LinearArgs& args);
 void matvec_int8_groups(const LinearArgs& args);
 void finish_sums(const LinearArgs& args, size_t parts);
+void matmul_int2_two_level(const LinearArgs& args);
+void matmul_int3_two_level(const LinearArgs& args);
 void matmul_int4_two_level(const LinearArgs& args);
 void matmul_int5_two_level(const LinearArgs& args);
 void matmul_int6_two_level(const LinearArgs& args);

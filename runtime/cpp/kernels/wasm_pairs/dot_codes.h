@@ -17,9 +17,10 @@ struct CodeInput {
 /// columns, one over the others.
 struct CodeSums {
   static constexpr size_t kRegisters = 1;
-  /// So many fours fit 16 bits: 8 * 2 * 15 * 128, 4 * 2 * 31 * 128 or 2 * 2 * 63 * 128.
+  /// So many fours fit 16 bits: 8 * 2 * 15 * 128, 4 * 2 * 31 * 128 or 2 * 2 * 63 * 128; of 3 bits
+  /// from -8 * 2 * 16 * 128 to 8 * 2 * 16 * 127.
   template <size_t kBits>
-  static constexpr size_t kMostFours = kBits == 4   ? 8
+  static constexpr size_t kMostFours = kBits <= 4   ? 8
                                        : kBits == 5 ? 4
                                                     : 2;
   v128_t sums = wasm_i32x4_const_splat(0);

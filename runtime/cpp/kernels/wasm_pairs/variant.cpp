@@ -17,6 +17,8 @@ constexpr Variant with_sums_of_pairs() {
     variant.matvec[static_cast<int>(format)] = matvec;
     variant.matmul[static_cast<int>(format)] = matmul;
   };
+  use(WeightFormat::kInt2TwoLevel, matvec_int2_two_level, matmul_int2_two_level);
+  use(WeightFormat::kInt3TwoLevel, matvec_int3_two_level, matmul_int3_two_level);
   use(WeightFormat::kInt4TwoLevel, matvec_int4_two_level, matmul_int4_two_level);
   use(WeightFormat::kInt5TwoLevel, matvec_int5_two_level, matmul_int5_two_level);
   use(WeightFormat::kInt6TwoLevel, matvec_int6_two_level, matmul_int6_two_level);

@@ -5,6 +5,7 @@
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/shared/epilogue.h"
 #include "kernels/shared/functions.h"
+#include "kernels/shared/nibble_table.h"
 #include "kernels/shared/unrolled.h"
 #include "kernels/wasm_simd/dot_bytes.h"
 
@@ -70,15 +71,37 @@ struct Cursor {
   }
 };
 
-/// The codes of 4 weight rows by columns 4 * kQuad .. + 3 of kColumnStep.
+/// Looks nibbles up in drops_by_nibble().
+template <size_t kBits, size_t kHalf, size_t kFirst>
+[[gnu::always_inline]] inline v128_t drops_of(v128_t nibbles) {
+  static constexpr NibbleTable kTable = drops_by_nibble(kBits, kHalf, kFirst);
+  return wasm_i8x16_swizzle(wasm_v128_load(kTable.bytes), nibbles);
+}
+
+/// Of 2 or 3 bits: a nibble has the low bits of two codes.
+template <size_t kBits, size_t kQuad>
+[[gnu::always_inline]] inline v128_t drops(const uint8_t* four, const Constants& constants) {
+  const v128_t bytes = wasm_v128_load(four + kQuad / 4 * kLineBytes);
+  const v128_t nibbles =
+      wasm_v128_and(kQuad % 4 < 2 ? bytes : wasm_u16x8_shr(bytes, 4), constants.nibbles);
+  const v128_t drops = drops_of<kBits, kQuad % 2, 0>(nibbles);
+  if constexpr (kBits == 2) return drops;
+  const v128_t upper = wasm_i16x8_shl(wasm_v128_load(four + 2 * kLineBytes), 7 - kQuad);
+  const v128_t is_upper = wasm_i8x16_lt(upper, wasm_i8x16_const_splat(0));
+  return wasm_v128_bitselect(drops_of<kBits, kQuad % 2, kBits == 3 ? 4 : 0>(nibbles), drops,
+                             is_upper);
+}
+
+/// The codes, as drop_of() each, of 4 weight rows by columns 4 * kQuad .. + 3 of kColumnStep.
 /// \param four where these rows are in the step's first line.
 template <size_t kBits, size_t kQuad>
 [[gnu::always_inline]] inline v128_t codes(const uint8_t* four, const Constants& constants) {
+  if constexpr (kBits < 4) return drops<kBits, kQuad>(four, constants);
   const v128_t bytes = wasm_v128_load(four + kQuad / 2 * kLineBytes);
   const v128_t code =
       wasm_v128_and(kQuad % 2 == 0 ? bytes : wasm_u16x8_shr(bytes, 4), constants.nibbles);
-  if constexpr (kBits == 4) return code;
-  constexpr size_t kAt = kQuad * (kBits - 4);
+  if constexpr (kBits <= 4) return code;
+  constexpr size_t kAt = kQuad * (kBits > 4 ? kBits - 4 : 0);
   v128_t upper = wasm_v128_load(four + (4 + kAt / 8) * kLineBytes);
   if constexpr (kAt % 8 < 4) upper = wasm_i16x8_shl(upper, 4 - kAt % 8);
   if constexpr (kAt % 8 > 4) upper = wasm_u16x8_shr(upper, kAt % 8 - 4);
@@ -315,6 +338,8 @@ void matvec(const LinearArgs& args) {
 
 }  // namespace
 
+void matvec_int2_two_level(const LinearArgs& args) { matvec<TwoLevel<2>>(args); }
+void matvec_int3_two_level(const LinearArgs& args) { matvec<TwoLevel<3>>(args); }
 void matvec_int4_two_level(const LinearArgs& args) { matvec<TwoLevel<4>>(args); }
 void matvec_int5_two_level(const LinearArgs& args) { matvec<TwoLevel<5>>(args); }
 void matvec_int6_two_level(const LinearArgs& args) { matvec<TwoLevel<6>>(args); }
@@ -322,6 +347,8 @@ void matvec_int4(const LinearArgs& args) { matvec<Int4Groups>(args); }
 void matvec_int8(const LinearArgs& args) { matvec<Int8>(args); }
 void matvec_int8_groups(const LinearArgs& args) { matvec<Int8Groups>(args); }
 
+void matmul_int2_two_level(const LinearArgs& args) { multiply<TwoLevel<2>, kTile.mr>(args); }
+void matmul_int3_two_level(const LinearArgs& args) { multiply<TwoLevel<3>, kTile.mr>(args); }
 void matmul_int4_two_level(const LinearArgs& args) { multiply<TwoLevel<4>, kTile.mr>(args); }
 void matmul_int5_two_level(const LinearArgs& args) { multiply<TwoLevel<5>, kTile.mr>(args); }
 void matmul_int6_two_level(const LinearArgs& args) { multiply<TwoLevel<6>, kTile.mr>(args); }

@@ -161,11 +161,13 @@ int main(int argc, char** argv) {
     measure_limits(variant->required, memory);
     measure_attention(*variant, CacheType::kFloat16, "float16");
     measure_attention(*variant, CacheType::kInt8, "int8");
-    constexpr const char* kFormats[] = {"int4 two-level", "int5 two-level", "int6 two-level",
-                                        "int4",           "int8",           "int8 groups"};
-    for (size_t format = 0; format < kIntegerFormats; ++format) {
-      measure_matvec(*variant, static_cast<WeightFormat>(format), kFormats[format], memory);
-      measure_matmul(*variant, static_cast<WeightFormat>(format), kFormats[format]);
+    constexpr const char* kNames[] = {"int4 two-level", "int5 two-level", "int6 two-level",
+                                      "int4",           "int8",           "int8 groups",
+                                      nullptr,          "int2 two-level", "int3 two-level"};
+    for (size_t format = 0; format < kFormats; ++format) {
+      if (kNames[format] == nullptr) continue;
+      measure_matvec(*variant, static_cast<WeightFormat>(format), kNames[format], memory);
+      measure_matmul(*variant, static_cast<WeightFormat>(format), kNames[format]);
     }
   }
   return 0;

@@ -304,10 +304,11 @@ bool embedding_rows() {
   for (uint16_t& scale : scales) scale = static_cast<uint16_t>(numbers.between(0x2C00, 0x2FFF));
   for (float& scale : row_scales) scale = numbers.real();
   for (float& value : values) value = numbers.real();
-  for (uint8_t kind = 0; kind <= kIntegerFormats; ++kind) {
+  for (uint8_t kind = 0; kind < kFormats; ++kind) {
     const WeightFormat format = static_cast<WeightFormat>(kind);
     for (size_t i = 0; format != WeightFormat::kFloat32 && i < int8.size(); ++i)
-      integers[i] = static_cast<int8_t>(int8[i] >> (8 - bits_of(format)));
+      integers[i] = static_cast<int8_t>(
+          value_of(bits_of(format), static_cast<uint8_t>(int8[i]) >> (8 - bits_of(format))));
     const size_t group = in_groups(format) ? kGroup : 0;
     PackedWeight weight{nullptr, kRows, stored_columns(format, kColumns, group), group, format};
     AlignedBuffer packed(weight.bytes());

@@ -20,9 +20,10 @@ using thimble::test::Fill;
 using thimble::test::Numbers;
 using thimble::test::Problem;
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kInt4TwoLevel, WeightFormat::kInt5TwoLevel,
-                                     WeightFormat::kInt6TwoLevel, WeightFormat::kInt4,
-                                     WeightFormat::kInt8,         WeightFormat::kInt8Groups};
+constexpr WeightFormat kIntegers[] = {WeightFormat::kInt2TwoLevel, WeightFormat::kInt3TwoLevel,
+                                      WeightFormat::kInt4TwoLevel, WeightFormat::kInt5TwoLevel,
+                                      WeightFormat::kInt6TwoLevel, WeightFormat::kInt4,
+                                      WeightFormat::kInt8,         WeightFormat::kInt8Groups};
 
 constexpr Tile kPlainRows = {1, 4};
 
@@ -54,7 +55,7 @@ std::vector<float> run(const Variant& variant, WeightFormat format, const Shape&
 }
 
 bool check(const Shape& shape, Fill fill, Epilogue epilogue) {
-  for (WeightFormat format : kFormats) {
+  for (WeightFormat format : kIntegers) {
     const std::vector<float> expected = run(scalar::kVariant, format, shape, true, fill, epilogue);
     for (const Variant* variant : all_variants()) {
       if (!is_supported(*variant)) continue;
@@ -119,7 +120,7 @@ bool many_rows() { return check({150, 40, 8192, 32}, Fill::kRandom, Epilogue::kP
 
 /// A product in three parts of the columns gives the bits of one.
 bool column_parts() {
-  for (WeightFormat format : kFormats) {
+  for (WeightFormat format : kIntegers) {
     if (!has_integer_sums(format)) continue;
     for (Fill fill : {Fill::kRandom, Fill::kLargestProduct})
       for (size_t rows : {1, 2, 3, 8})
@@ -156,12 +157,15 @@ bool column_parts() {
 /// scalar itself, against the definition in double.
 bool definition_of(WeightFormat format) {
   constexpr size_t kRows = 3, kOutputs = 20, kColumns = 150, kGroup = 32, kGroups = 5;
-  const int32_t largest = largest_value(bits_of(format));
+  const size_t bits = bits_of(format);
   Numbers numbers(9);
   std::vector<int8_t> values(kOutputs * kColumns);
   std::vector<uint8_t> multiples(kOutputs * kGroups);
   std::vector<float> row_scales(kOutputs), x(kRows * kColumns), y(kRows * kOutputs);
-  for (int8_t& value : values) value = static_cast<int8_t>(numbers.between(-largest - 1, largest));
+  for (int8_t& value : values) {
+    const int32_t code = numbers.between(0, static_cast<int32_t>(last_code(bits)));
+    value = static_cast<int8_t>(value_of(bits, static_cast<size_t>(code)));
+  }
   for (uint8_t& multiple : multiples)
     multiple = static_cast<uint8_t>(numbers.between(1, largest_multiple(format)));
   for (float& scale : row_scales) scale = 0.01f * (1.5f + numbers.real());
@@ -229,7 +233,8 @@ bool definition() {
       !definition_in_groups(WeightFormat::kInt8Groups)) {
     return false;
   }
-  return definition_of(WeightFormat::kInt4TwoLevel) && definition_of(WeightFormat::kInt5TwoLevel) &&
+  return definition_of(WeightFormat::kInt2TwoLevel) && definition_of(WeightFormat::kInt3TwoLevel) &&
+         definition_of(WeightFormat::kInt4TwoLevel) && definition_of(WeightFormat::kInt5TwoLevel) &&
          definition_of(WeightFormat::kInt6TwoLevel);
 }
 

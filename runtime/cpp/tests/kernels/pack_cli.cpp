@@ -27,8 +27,9 @@ std::vector<T> read_array(size_t count, bool* ok) {
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
-  constexpr const char* kNames[] = {"int4_two_level", "int5_two_level", "int6_two_level", "int4",
-                                    "int8",           "int8_groups",    "float32"};
+  constexpr const char* kNames[] = {"int4_two_level", "int5_two_level", "int6_two_level",
+                                    "int4",           "int8",           "int8_groups",
+                                    "float32",        "int2_two_level", "int3_two_level"};
   constexpr size_t kCount = sizeof kNames / sizeof kNames[0];
   size_t kind = 0;
   while (kind < kCount && std::strcmp(argv[1], kNames[kind]) != 0) ++kind;

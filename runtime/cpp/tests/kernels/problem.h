@@ -113,10 +113,14 @@ class Problem {
   int8_t* values() { return reinterpret_cast<int8_t*>(values_.data()); }
 
   int8_t weight_value(Numbers& numbers) const {
-    const int32_t high = kernels::largest_value(kernels::bits_of(format_)), low = -high - 1;
-    if (fill_ == Fill::kLargestProduct) return static_cast<int8_t>(low);
-    if (fill_ == Fill::kExtremes) return static_cast<int8_t>(numbers.next() & 64 ? low : high);
-    return static_cast<int8_t>(numbers.between(low, high));
+    const size_t bits = kernels::bits_of(format_);
+    const auto last = static_cast<int32_t>(kernels::last_code(bits));
+    int32_t code = last;
+    if (fill_ == Fill::kExtremes)
+      code = numbers.next() & 64 ? last : 0;
+    else if (fill_ != Fill::kLargestProduct)
+      code = numbers.between(0, last);
+    return static_cast<int8_t>(kernels::value_of(bits, static_cast<size_t>(code)));
   }
   int8_t activation(Numbers& numbers) const {
     if (fill_ == Fill::kLargestProduct) return -128;

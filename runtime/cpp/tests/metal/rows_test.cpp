@@ -179,7 +179,7 @@ bool odd_numbers() {
 
 bool embedding() {
   const size_t rows = 37, columns = 70;
-  for (size_t kind = 0; kind <= kernels::kIntegerFormats; ++kind) {
+  for (size_t kind = 0; kind <= static_cast<size_t>(WeightFormat::kFloat32); ++kind) {
     const auto format = static_cast<WeightFormat>(kind);
     test::Problem problem(format == WeightFormat::kFloat32 ? WeightFormat::kInt8 : format, 1, rows,
                           columns, 32, {1, 64});
