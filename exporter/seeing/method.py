@@ -21,11 +21,10 @@ from exporter.module.method import (
 from exporter.module.samples import Sample
 from exporter.seeing.picture_blob import write_picture
 from exporter.seeing.question import question_form
-from exporter.seeing.sight import Sight
+from exporter.seeing.sight import VISION_ENCODER, Sight
 from exporter.text.prepare import Text
 
 _DELEGATE = "cpu"
-VISION_ENCODER = "vision_encoder"  # the method, by the name that stock ExecuTorch's runner calls
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from exporter.module.source import Inputs, Made
 from exporter.seeing.picture_settings import PictureSettings, read_picture_settings
 from quant.weight_type import FLOAT_BITS
 
+VISION_ENCODER = "vision_encoder"  # the method, by the name that stock ExecuTorch's runner calls
+
 
 @dataclass(frozen=True)
 class Sight:
