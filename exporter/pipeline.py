@@ -35,8 +35,8 @@ from exporter.plan.cache_type import as_cached
 from exporter.plan.plan import Plan, empty_model
 from exporter.plan.planning import plan_export
 from exporter.plan.widths import require_size, storage_of
-from exporter.seeing.method import VISION_ENCODER, CapturedSight, capture_sight
 from exporter.seeing.picture_blob import PICTURE
+from exporter.seeing.sight import VISION_ENCODER, Sight
 from quant.machine.freed_memory import return_freed_memory, reusing_freed_memory
 from quant.measure.windows import WINDOW
 from quant.quantize import quantize
@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what captures and lowers takes seconds to import, and waits
     from torch.export import ExportedProgram
 
     from delegates import DelegationReport, Lowered
+    from exporter.seeing.method import CapturedSight
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         listener.stage("capture")
         import_compilers()
         programs, reference = _captured(plan, model)
-        sight = None if plan.sight is None else capture_sight(plan.sight, listener)
+        sight = None if plan.sight is None else _captured_sight(plan.sight, listener)
         del model  # the programs now hold the weights, and lowering releases them
         report = describe(plan, quantization)
         listener.stage("lower")
@@ -141,6 +142,12 @@ def _captured(plan: Plan, model: CausalLM) -> "tuple[dict[str, ExportedProgram],
     if plan.has_parts:
         return capture_parts(model, *lengths), reference
     return {FORWARD: capture(model, *lengths)}, reference
+
+
+def _captured_sight(sight: Sight, listener: Listener) -> "CapturedSight":
+    from exporter.seeing.method import capture_sight  # here: it imports what captures
+
+    return capture_sight(sight, listener)
 
 
 def _lowered(

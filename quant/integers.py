@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,7 +13,20 @@ from quant.modules import QuantizedLinear
 from quant.operators import dequantized, input_group, linear_of_floats
 from quant.rounding.activations import rotated_codes
 
-_ODD = range(3, 16, 2)  # what a row's float may be a multiple of, besides a power of two
+_ODD = range(1, 16, 2)  # what a row's float may be a multiple of, besides a power of two
+# A scale of two levels has 8 bits: the first, which is not stored, and 7 in front of zeros.
+_WHOLE, _BEHIND = 1 << 7, np.uint32(16)
+# Which of _ODD divide such 8 bits, as bits; and the largest of some of them.
+_DIVISORS = np.array(
+    [
+        sum(1 << index for index, odd in enumerate(_ODD) if (_WHOLE + rest) % odd == 0)
+        for rest in range(_WHOLE)
+    ],
+    np.uint8,
+)
+_LARGEST = np.array(
+    [_ODD[max(some, 1).bit_length() - 1] for some in range(1 << len(_ODD))], np.float32
+)
 
 
 @contextmanager
@@ -93,10 +107,6 @@ def row_units(scales: Tensor) -> Tensor:
     """
     if scales.shape[1] == 1:
         return torch.where(scales == 0, 1, scales)
-    mantissa, _ = torch.frexp(scales)
-    whole = (mantissa * 256).int()  # a scale of two levels has 8 bits
-    units = torch.ones_like(scales[:, :1])
-    for odd in _ODD:
-        divides = (whole % odd == 0).all(dim=1, keepdim=True)
-        units = torch.where(divides, odd, units)
-    return units
+    bits = scales.cpu().contiguous().numpy().view(np.uint32) >> _BEHIND
+    common = np.bitwise_and.reduce(_DIVISORS[bits & (_WHOLE - 1)], axis=1)
+    return torch.from_numpy(_LARGEST[common])[:, None].to(scales.device)

@@ -38,7 +38,7 @@ def run(directory: Path, command: str) -> tuple[str, str]:
     process = subprocess.run(
         [sys.executable, "-c", script],
         cwd=directory,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(directory)},
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(directory), "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
     )
@@ -76,6 +76,9 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter llama3 --out x.pte --etrecord x.pte", "x.pte is both --out and --etrecord"),
         ("exporter llama3 --out x.pte --bits -1", "--bits -1 is not a valid budget"),
         ("exporter llama3 --out x.pte --bits 99", "--bits 99 is not a valid budget"),
+        ("exporter llama3 --out x.pte --max-context-len 0", "--max-context-len 0 is not possible"),
+        ("exporter llama3 --explain --max-seq-len 0", "--max-seq-len 0 is not possible"),
+        ("exporter some/model --out x.pte", "There is no directory 'some/model', and the hub"),
         ("exporter . --out x.pte", ". has no config.json"),
         ("exporter llama3 --explain --checkpoint .", ". has no config.json"),
         ("exporter --checkpoint /dev/null --out x.pte", "/dev/null is a file; give a .gguf file"),

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+_FEW = 8  # groups of a row, in which almost every wrong float is found
+
 
 @dataclass(frozen=True)
 class TwoLevels:
@@ -34,13 +36,24 @@ def find_two_levels(scales: NDArray[np.float32], most: int) -> TwoLevels | None:
         return None
     for divisor in range(1, most + 1):
         candidate = (smallest[open_rows] / np.float32(divisor)).astype(np.float64)
-        wide = scales[open_rows].astype(np.float64)
-        ratio = np.rint(wide / candidate[:, None])
-        fits = (ratio * candidate[:, None] == wide).all(axis=1) & (ratio <= most).all(axis=1)
+        fits = _ratios(scales[open_rows, :_FEW], candidate, most)[1]
+        ratio, all_fit = _ratios(scales[open_rows[fits]], candidate[fits], most)
+        fits[fits] = all_fit
         rows = open_rows[fits]
         row_scales[rows] = candidate[fits]
-        multiples[rows] = ratio[fits]
+        multiples[rows] = ratio[all_fit]
         open_rows = open_rows[~fits]
         if not open_rows.size:
             return TwoLevels(multiples, row_scales)
     return None if open_rows.size else TwoLevels(multiples, row_scales)
+
+
+def _ratios(
+    scales: NDArray[np.float32], candidates: NDArray[np.float64], most: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Returns scales (rows, groups) over a candidate for each row, rounded, and which rows consist
+    of integers of at most `most`."""
+    wide = scales.astype(np.float64)
+    ratio = np.rint(wide / candidates[:, None])
+    exact = (ratio * candidates[:, None] == wide).all(axis=1)
+    return ratio, exact & (ratio <= most).all(axis=1)

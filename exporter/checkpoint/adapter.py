@@ -146,7 +146,7 @@ def find_adapter(source: str | Path) -> Path:
     directory = adapter_directory(source)
     if directory is not None:
         return directory
-    from exporter.checkpoint import hub  # here: half a second to import
+    from exporter.catalogue import hub  # here: half a second to import
 
     return hub.download(str(source))
 

@@ -46,7 +46,7 @@ def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpo
         return _open_directory(path, path.resolve().name, family)
     if os.path.exists(path):
         return _open_file(path, path.stem, family)
-    from exporter.checkpoint import hub  # here: half a second to import
+    from exporter.catalogue import hub  # here: half a second to import
 
     name = str(source)
     if is_hub_file(name):

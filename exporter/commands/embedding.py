@@ -9,6 +9,7 @@ import click
 
 from exporter.catalogue.encoders import is_encoder
 from exporter.catalogue.names import is_hub_id
+from exporter.command_line.interruption import nothing_to_clean_up
 from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file
 from exporter.commands.request import Request
@@ -37,20 +38,20 @@ _OF_DECODERS = (
 
 
 def names_encoder(request: Request) -> bool:
-    """Whether the request's model is an encoder: a directory, or on the hub."""
+    """Whether the request's model is an encoder: a directory, or on the hub. Exits with 2 if it
+    cannot be downloaded."""
     named = _named(request)
     if named is None:
         return False
     directory = Path(named).expanduser()
     if directory.is_dir() or not is_hub_id(named):
         return directory.is_dir() and is_encoder(directory)
-    with importing():
-        from exporter.checkpoint.hub import download_configs
+    with nothing_to_clean_up():
+        from exporter.catalogue.hub import download_configs
 
-    try:
-        return is_encoder(download_configs(named))
-    except ExportError:  # the export of a decoder says why it cannot be downloaded
-        return False
+    with checking():
+        configs = download_configs(named)
+    return is_encoder(configs)
 
 
 def _named(request: Request) -> str | None:
@@ -62,7 +63,7 @@ def _directory(named: str) -> Path:
     directory = Path(named).expanduser()
     if directory.is_dir():
         return directory
-    from exporter.checkpoint.hub import download_encoder
+    from exporter.catalogue.hub import download_encoder
 
     return download_encoder(named)
 

@@ -12,6 +12,7 @@ from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import check_file, check_files, check_source
 from exporter.commands.request import Request
 from exporter.commands.working import checking, importing, working
+from exporter.plan.given_lengths import check_given_lengths
 from quant.machine.memory_size import show_size
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def _check(request: Request, json_file: Path | None) -> None:
     """Exits with 2 if an option is not valid."""
     with checking():
         check_file(request.delegate, json_file, None)
+        check_given_lengths(request.max_context_len, request.max_seq_len)
         check_source(request.model, request.checkpoint)
         request.chosen_scheme()
         check_files(request.model, request.checkpoint, request.adapter)

@@ -15,6 +15,7 @@ from exporter.commands.checks import check_file, check_files, check_source
 from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, show_unchecked, summarize
 from exporter.commands.working import checking, importing, working
+from exporter.plan.given_lengths import check_given_lengths
 from exporter.text.file import read_text_file
 from quant.measure.format_numbers import with_error
 from quant.scheme import Scheme
@@ -87,6 +88,7 @@ def _check(request: Request, out: Path) -> None:
     """Exits with 2 if an option is not valid."""
     with checking():
         check_file(request.delegate, out, request.etrecord, request.max_size, request.bits)
+        check_given_lengths(request.max_context_len, request.max_seq_len)
         check_source(request.model, request.checkpoint)
         _vision_scheme(request)  # refuses what is not
         request.check(request.bits is not None or request.max_size is not None)

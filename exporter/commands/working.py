@@ -11,6 +11,7 @@ from delegates import DelegateError
 from exporter.capture.lean_imports import without_collection
 from exporter.command_line.interruption import nothing_to_clean_up
 from exporter.command_line.quiet import silence_native_noise
+from exporter.command_line.waiting import wait_briefly
 from exporter.commands.display import Display
 from exporter.errors import ExportError
 from quant.errors import QuantError
@@ -25,6 +26,7 @@ def importing() -> Iterator[None]:
     it at once."""
     if "torch" not in sys.modules:
         click.echo("Starting PyTorch", err=True)
+    wait_briefly()
     with nothing_to_clean_up(), without_collection():
         yield
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])

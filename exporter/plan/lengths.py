@@ -5,11 +5,9 @@ from delegates.limits import Limits
 from exporter.errors import ExportError
 from exporter.models.rotary_spec import DynamicScaling, LongRopeScaling
 from exporter.models.spec import DecoderSpec
+from exporter.plan.given_lengths import LEAST_CONTEXT, check_given_lengths
 from exporter.plan.kv_caches import kv_caches
 
-# With fewer positions torch.export makes start_pos a constant: it believes that a dynamic call has
-# at least 2 tokens, and so that they fill the cache.
-LEAST_CONTEXT = 3
 CACHES_SIZE = 512_000_000  # bytes, the most of one conversation's caches in a default context
 _ALWAYS, _STEP = 2048, 256  # positions: what a context has at least, and a step
 
@@ -63,8 +61,4 @@ def check_lengths(config: DecoderSpec, max_context_len: int, max_seq_len: int) -
             f"--max-context-len {max_context_len} is not possible; it must be from "
             f"{LEAST_CONTEXT} to {limit}, the model's limit."
         )
-    if not 1 <= max_seq_len <= max_context_len:
-        raise ExportError(
-            f"--max-seq-len {max_seq_len} is not possible; it must be from 1 to {max_context_len}, "
-            "the context length."
-        )
+    check_given_lengths(max_context_len, max_seq_len)

@@ -26,12 +26,11 @@ from exporter.seeing.picture_blob import write_picture
 from exporter.seeing.quality import RowQuality, measure_rows, rows_of
 from exporter.seeing.quantize import quantize
 from exporter.seeing.question import question_form
-from exporter.seeing.sight import Sight
+from exporter.seeing.sight import VISION_ENCODER, Sight
 from exporter.text.prepare import Text
 from quant.integers import dequantized_once
 
 _DELEGATE = "cpu"
-VISION_ENCODER = "vision_encoder"  # the method, by the name that stock ExecuTorch's runner calls
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from exporter.seeing.picture_settings import PictureSettings, read_picture_setti
 from quant.measure.size import Storage
 from quant.scheme import Scheme
 
+VISION_ENCODER = "vision_encoder"  # the method, by the name that stock ExecuTorch's runner calls
+
 
 @dataclass(frozen=True)
 class Sight:

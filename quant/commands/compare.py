@@ -10,9 +10,11 @@ from quant.commands.compare_request import Request
 def run_compare(request: Request) -> None:
     """Prints the table row by row; exits with 2 if the request is not possible."""
     from exporter.command_line.quiet import silence_known_noise
+    from exporter.command_line.waiting import wait_briefly
 
     _check(request)
     silence_known_noise()
+    wait_briefly()
     from exporter.command_line.running import RunningLines
     from exporter.errors import ExportError
     from exporter.tokenizer import TokenizerError

@@ -31,8 +31,10 @@ def run_eval(request: Request) -> None:
         os.environ.setdefault("TQDM_DISABLE", "1")  # the harness' bars; tqdm looks when imported
         use_cache_without_network()
     from exporter.command_line.quiet import silence_known_noise
+    from exporter.command_line.waiting import wait_briefly
 
     silence_known_noise()  # before the imports that make it
+    wait_briefly()
     from delegates import DelegateError
     from exporter.errors import ExportError
     from exporter.tokenizer import TokenizerError

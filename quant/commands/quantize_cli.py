@@ -53,6 +53,7 @@ def run_command(request: Request) -> None:
     """
     from exporter.command_line.interruption import nothing_to_clean_up
     from exporter.command_line.quiet import silence_known_noise
+    from exporter.command_line.waiting import wait_briefly
     from exporter.commands.checks import check_source
     from exporter.errors import ExportError
     from quant.errors import QuantError
@@ -69,6 +70,7 @@ def run_command(request: Request) -> None:
             click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     silence_known_noise()
+    wait_briefly()
     with nothing_to_clean_up():
         from quant.commands.quantize import run_fill
 

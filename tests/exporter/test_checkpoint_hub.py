@@ -12,8 +12,9 @@ from huggingface_hub import errors
 from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import save_file
 
+from exporter.catalogue import hub
 from exporter.catalogue.presets import resolve_model
-from exporter.checkpoint import hub, open_checkpoint
+from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec

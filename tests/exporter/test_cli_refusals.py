@@ -190,11 +190,11 @@ def test_calibration_that_rtn4_has_a_use_for(out: Path, use: str) -> None:
         ),
         (
             "--max-context-len 0",
-            "--max-context-len 0 is not possible; it must be from 3 to 512, the model's limit.",
+            "--max-context-len 0 is not possible; it must be from 3 to the model's limit.",
         ),
         (
             "--max-context-len 2 --delegate cpu",
-            "--max-context-len 2 is not possible; it must be from 3 to 512, the model's limit.",
+            "--max-context-len 2 is not possible; it must be from 3 to the model's limit.",
         ),
         (
             "--max-seq-len 513",
@@ -206,7 +206,7 @@ def test_calibration_that_rtn4_has_a_use_for(out: Path, use: str) -> None:
         ),
         (
             "--max-seq-len 0",
-            "--max-seq-len 0 is not possible; it must be from 1 to 512, the context length.",
+            "--max-seq-len 0 is not possible; it must be from 1 to the context length.",
         ),
     ],
 )

@@ -1,5 +1,6 @@
-"""What imports of the compilers leave out, in a process of its own."""
+"""What imports of the compilers leave out, and how threads wait, in a process of its own."""
 
+import os
 import subprocess
 import sys
 
@@ -8,9 +9,12 @@ import pytest
 PROGRAM = """
 import sys
 
-import torch
+from exporter.commands.working import importing
 
-from exporter.capture.lean_imports import import_compilers
+with importing():
+    import torch
+
+    from exporter.capture.lean_imports import import_compilers
 
 LEFT_OUT = "wcwidth", "networkx", "torch._inductor.fx_passes.post_grad"
 
@@ -38,6 +42,7 @@ assert functionalized(program)
 unsafe_remove_auto_functionalized_pass(program)
 assert not functionalized(program)
 assert program.module()(torch.zeros(3)).tolist() == [1, 1, 1]
+assert "networkx" not in sys.modules
 
 import networkx
 import torch._inductor.fx_passes.post_grad as post_grad
@@ -51,5 +56,11 @@ assert torch.compile(lambda x: x + 1, backend="inductor")
 
 @pytest.mark.check
 def test_what_is_left_out_stays_importable() -> None:
-    result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+    )
     assert result.returncode == 0, result.stderr
+    assert "GOMP_SPINCOUNT = '1000'" in result.stderr
