@@ -81,8 +81,8 @@ Status check_outputs(const Options& options) {
   return status;
 }
 
-Status verify(const std::string& model) {
-  const Result<PteFile> file = PteFile::open(model);
+Status verify(const std::string& model, const std::string& signer) {
+  const Result<PteFile> file = PteFile::open(model, signer);
   if (!file.ok()) return file.status();
   Status sound = file->verify();
   if (!sound.ok()) return sound;
@@ -145,7 +145,7 @@ int run(const Options& options) {
   if (status.ok()) status = check_outputs(options);
   if (!status.ok()) return fail(status, kBadUse);
   if (options.verify) {
-    status = verify(options.model);
+    status = verify(options.model, options.load.signer);
     if (!status.ok()) return fail(status, kBadUse);
     if (!options.prompt && !options.chat && !options.embed && !options.takes_tensors() &&
         options.audio.empty()) {
