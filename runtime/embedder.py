@@ -39,6 +39,9 @@ class Embedder(FileHandle):
     Args:
         path: the file.
         threads: 1 to 256; None: automatic.
+        require_signature: an Ed25519 public key, with which every byte of the file must have been
+            signed, in FILE.sig: a file of PEM or of its 32 bytes, or the text of the PEM; None: no
+            signature is needed.
 
     Raises:
         RunnerError: the file cannot be used, or the C++ is not built.
@@ -46,8 +49,13 @@ class Embedder(FileHandle):
 
     _KIND, _NOUN, _AGAIN = "embedder", "an Embedder", "load the model again"
 
-    def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
-        handle = self._load(path, threads)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        threads: int | None = None,
+        require_signature: str | os.PathLike[str] | None = None,
+    ) -> None:
+        handle = self._load(path, threads, require_signature)
         self.width: int = library().thimble_embedder_width(handle)
         self.max_seq_len: int = library().thimble_embedder_max_seq_len(handle)
         self.prompts: tuple[str, ...] = tuple(

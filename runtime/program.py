@@ -46,6 +46,9 @@ class Program(FileHandle):
     Args:
         path: the file.
         threads: 1 to 256; None: automatic. As for a Runner, the first file sets the number for all.
+        require_signature: an Ed25519 public key, with which every byte of the file must have been
+            signed, in FILE.sig: a file of PEM or of its 32 bytes, or the text of the PEM; None: no
+            signature is needed.
 
     Raises:
         RunnerError: the file cannot be used, or the C++ is not built.
@@ -53,8 +56,13 @@ class Program(FileHandle):
 
     _KIND, _NOUN, _AGAIN = "program", "a Program", "load the file again"
 
-    def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
-        self._read(self._load(path, threads))
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        threads: int | None = None,
+        require_signature: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._read(self._load(path, threads, require_signature))
 
     def method(self, name: str) -> "Program":
         """Returns another method of the same file, which is loaded only once. Either may be closed

@@ -55,6 +55,9 @@ class Runner(RunnerHandle):
         draft: guesses of the next tokens, which the model verifies, several in one call: the same
             text, sooner where guesses are right. "ngram" looks for repetitions in the text; a path
             is a smaller model of the same tokenizer; None: none.
+        require_signature: an Ed25519 public key, with which every byte of the file must have been
+            signed, in FILE.sig: a file of PEM or of its 32 bytes, or the text of the PEM; None: no
+            signature is needed. A file of a draft must be signed with it too.
 
     Raises:
         RunnerError: the file cannot be used, or has no such adapter, or the C++ is not built, or
@@ -70,6 +73,7 @@ class Runner(RunnerHandle):
         huge_pages: bool = False,
         adapter: str | None = None,
         draft: str | os.PathLike[str] | None = None,
+        require_signature: str | os.PathLike[str] | None = None,
     ) -> None:
         self._logprobs: list[TokenLogprob] = []
         self._start()
@@ -83,8 +87,9 @@ class Runner(RunnerHandle):
             raise RunnerError(f"huge_pages is {huge_pages!r}, but must be True or False")
         options = LoadOptions(threads or 0, KV_CACHES.index(kv_cache), int(huge_pages))
         error = ctypes.create_string_buffer(ERROR_SIZE)
-        load = library().thimble_load
-        handle = load(encoded(path), ctypes.byref(options), error, ERROR_SIZE)
+        key = None if require_signature is None else encoded(require_signature)
+        load = library().thimble_load_signed
+        handle = load(encoded(path), key, ctypes.byref(options), error, ERROR_SIZE)
         if not handle:
             raise RunnerError(text_of(error))
         self._take(handle)

@@ -83,6 +83,9 @@ class Transcriber(FileHandle):
     Args:
         path: the file.
         threads: 1 to 256; None: automatic.
+        require_signature: an Ed25519 public key, with which every byte of the file must have been
+            signed, in FILE.sig: a file of PEM or of its 32 bytes, or the text of the PEM; None: no
+            signature is needed.
 
     Raises:
         RunnerError: the file cannot be used, or the C++ is not built.
@@ -93,8 +96,13 @@ class Transcriber(FileHandle):
     _thread: int | None = None  # whose call is at work
     _interrupted = False
 
-    def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
-        handle = self._load(path, threads)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        threads: int | None = None,
+        require_signature: str | os.PathLike[str] | None = None,
+    ) -> None:
+        handle = self._load(path, threads, require_signature)
         self.languages: tuple[str, ...] = tuple(
             library().thimble_transcriber_language_at(handle, index).decode()
             for index in range(library().thimble_transcriber_languages(handle))

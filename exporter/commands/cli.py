@@ -155,6 +155,18 @@ Examples:
     help="Like --explain, and also write it to FILE as JSON.",
 )
 @click.option(
+    "--sign",
+    type=FilledPath("name a file with an Ed25519 key"),
+    metavar="KEY",
+    help="Also sign the file with an Ed25519 private key, in OUT.sig, which a runner can require.",
+)
+@click.option(
+    "--sign-file",
+    type=FilledPath("name a .pte"),
+    metavar="FILE",
+    help="Sign a .pte that exists with the key of --sign; export nothing.",
+)
+@click.option(
     "--inspect",
     type=FilledPath("name a .pte"),
     metavar="FILE",
@@ -171,6 +183,16 @@ def main(request: Request) -> None:
     has --quant none (the default), int8 or int4, and --delegate xnnpack (the default).
     """
     nothing = request.model is None and request.checkpoint is None
+    if request.sign_file is not None:
+        if not nothing or request.out is not None or request.sign is None:
+            raise click.UsageError(
+                "--sign-file exports nothing; add --sign KEY, and leave out MODEL, --checkpoint "
+                "and --out."
+            )
+        from exporter.commands.signing import run_sign
+
+        run_sign(request.sign_file, request.sign)
+        return
     if request.inspect is not None:
         if not nothing or request.out is not None:
             raise click.UsageError(
@@ -193,6 +215,20 @@ def main(request: Request) -> None:
         raise click.UsageError(
             "Name a MODEL such as llama3, a checkpoint with --checkpoint, or a file with --inspect."
         )
+    if request.sign is None:
+        _export(request)
+        return
+    if request.out is None:
+        raise click.UsageError("--sign signs what is exported; add --out model.pte.")
+    from exporter.commands.signing import check_signing, run_sign
+
+    check_signing(request.out, request.sign)
+    _export(request)
+    run_sign(request.out, request.sign)
+
+
+def _export(request: Request) -> None:
+    """Writes the file, or explains it."""
     if request.model is not None and _names_module(request.model):
         from exporter.commands.module import run_module
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from exporter.module.pipeline import ModuleResult
 
 # What the export has of the command's options, by the parameters' names.
-_TAKEN = {"model", "checkpoint", "out", "scheme", "group_size", "delegate", "etrecord"}
+_TAKEN = {"model", "checkpoint", "out", "scheme", "group_size", "delegate", "etrecord", "sign"}
 
 
 def names_hearing(request: Request) -> bool:

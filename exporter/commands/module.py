@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 _UNWRITTEN = Path("module.pte")  # of an explanation
 # What a module has of the command's options, by the parameters' names.
-_TAKEN = {"model", "out", "scheme", "group_size", "delegate", "etrecord", "explain", "explain_json"}
+_TAKEN = {
+    *("model", "out", "scheme", "group_size", "delegate", "etrecord", "sign"),
+    *("explain", "explain_json"),
+}
 
 
 def run_module(request: Request, given: Collection[str]) -> None:

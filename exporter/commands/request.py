@@ -31,4 +31,6 @@ class Request(Quantization):
     layer_errors: bool
     explain: bool
     explain_json: Path | None
+    sign: Path | None
+    sign_file: Path | None
     inspect: Path | None

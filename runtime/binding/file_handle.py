@@ -19,11 +19,17 @@ class FileHandle:
 
     _handle: int | None = None
 
-    def _load(self, path: str | os.PathLike[str], threads: int | None) -> int:
+    def _load(
+        self,
+        path: str | os.PathLike[str],
+        threads: int | None,
+        require_signature: str | os.PathLike[str] | None,
+    ) -> int:
         """Loads the file, and returns the handle.
 
         Raises:
-            RunnerError: the file cannot be used, or threads is not from 1 to 256.
+            RunnerError: the file cannot be used, or is not signed with the key, or threads is not
+                from 1 to 256.
         """
         if threads is not None:
             check_whole("threads", threads, 1, MAX_THREADS)
@@ -31,8 +37,9 @@ class FileHandle:
         self._process = os.getpid()
         error = ctypes.create_string_buffer(ERROR_SIZE)
         options = LoadOptions(threads or 0, 0, 0)
-        load = getattr(library(), f"thimble_{self._KIND}_load")
-        handle = load(encoded(path), ctypes.byref(options), error, ERROR_SIZE)
+        load = getattr(library(), f"thimble_{self._KIND}_load_signed")
+        key = None if require_signature is None else encoded(require_signature)
+        handle = load(encoded(path), key, ctypes.byref(options), error, ERROR_SIZE)
         if not handle:
             raise RunnerError(text_of(error))
         self._handle = handle

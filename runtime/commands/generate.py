@@ -102,6 +102,12 @@ def _number_options(command: _Command) -> _Command:
     metavar="ngram|FILE",
     help="Verify guesses of the next tokens: repetitions in the text, or of a smaller model.",
 )
+@click.option(
+    "--require-signature",
+    type=FilledText("name a file with an Ed25519 public key"),
+    metavar="PUBLIC_KEY",
+    help="Run only what the owner of this Ed25519 key signed, in FILE.sig.",
+)
 def generate(
     model: Path,
     prompt: str,
@@ -109,6 +115,7 @@ def generate(
     threads: int | None,
     adapter: str | None,
     draft: str | None,
+    require_signature: str | None,
     choice: tuple[str, ...],
     logit_bias: tuple[str, ...],
     **options: Any,
@@ -118,7 +125,9 @@ def generate(
 
     build_if_missing("libthimble.so")
     try:
-        runner = Runner(model, threads, adapter=adapter, draft=draft)
+        runner = Runner(
+            model, threads, adapter=adapter, draft=draft, require_signature=require_signature
+        )
     except RunnerError as error:
         fail(error, 2)
     with runner:

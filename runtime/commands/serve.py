@@ -45,6 +45,7 @@ class Request:
     kv_cache: str
     adapter: str | None
     draft: str | None
+    require_signature: str | None
     parallel: int
     waiting: int
     max_tokens: int | None
@@ -109,6 +110,12 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     "--draft",
     type=click.Choice(["ngram"]),
     help="Guess repetitions in each text, several tokens a call: the same text, often sooner.",
+)
+@click.option(
+    "--require-signature",
+    type=FilledText("name a file with an Ed25519 public key"),
+    metavar="PUBLIC_KEY",
+    help="Serve only files that the owner of this Ed25519 key signed, in FILE.sig.",
 )
 @click.option(
     "--parallel",
@@ -288,6 +295,7 @@ def _models(request: Request, files: dict[str, Path]) -> "list[ServedModel]":
         request.draft,
         request.parallel,
         request.waiting,
+        require_signature=request.require_signature,
     )
     if request.adapter is not None and len(files) > 1:
         fail(RunnerError("--adapter is for one model: leave it out, or serve one"), 2)

@@ -22,7 +22,7 @@ def run_embedder(connection: Connection, options: ModelOptions) -> None:
     """Loads a model and serves the connection until None comes, or its other end is closed."""
     with suppress(OSError, EOFError):  # the server is gone
         try:
-            embedder = Embedder(options.path, options.threads)
+            embedder = Embedder(options.path, options.threads, options.require_signature)
         except RunnerError as error:
             connection.send(Refused(0, str(error)))
             return

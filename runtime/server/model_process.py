@@ -31,6 +31,7 @@ class ModelOptions:
         sequences: requests that run at once.
         waiting: requests that may wait for one of these.
         task: what the model does.
+        require_signature: the public key with which the file must be signed; None: none is needed.
     """
 
     path: Path
@@ -41,6 +42,7 @@ class ModelOptions:
     sequences: int = 8
     waiting: int = 64
     task: Task = "text"
+    require_signature: str | None = None
 
     def load(self) -> Runner:
         """Loads the model.
@@ -54,6 +56,7 @@ class ModelOptions:
             kv_cache=self.kv_cache,
             adapter=self.adapter,
             draft=self.draft,
+            require_signature=self.require_signature,
         )
 
 

@@ -17,13 +17,13 @@ from runtime.binding.library import (
 )
 
 FUNCTIONS = (
-    "load use_adapter use_draft generate generate_with_pictures constrain "
+    "load load_signed use_adapter use_draft generate generate_with_pictures constrain "
     "chat_start chat_begin chat_choose "
     "chat_say chat_add chat_reset encode_pieces logits truncate save restore fork start_recording "
     "stop_recording verify engine_open settings_number settings_bias settings_stop "
     "settings_prediction settings_tokens engine_submit_with encode_prompt program_load "
-    "program_run program_output program_method program_reset program_start_recording "
-    "program_stop_recording transcriber_load transcriber_run sound_open"
+    "program_load_signed program_run program_output program_method program_reset "
+    "program_start_recording program_stop_recording transcriber_load transcriber_run sound_open"
 ).split()
 SILENT = (
     "adapters adapter_at adapter interrupt constraint_notes chat_end chat_turns chat_turns_of "

@@ -24,7 +24,6 @@ using thimble::first_error;
 using thimble::generate_options;
 using thimble::given;
 using thimble::guarded;
-using thimble::kLoadDefaults;
 using thimble::report;
 using thimble::run_guarded;
 using thimble::to_callback;
@@ -69,11 +68,17 @@ const char* thimble_version(void) { return thimble::version(); }
 
 thimble_runner* thimble_load(const char* path, const thimble_load_options* options, char* error,
                              size_t error_size) {
+  return thimble_load_signed(path, nullptr, options, error, error_size);
+}
+
+thimble_runner* thimble_load_signed(const char* path, const char* public_key,
+                                    const thimble_load_options* options, char* error,
+                                    size_t error_size) {
   return guarded<thimble_runner*>(nullptr, error, error_size, [&]() -> thimble_runner* {
-    if (options == nullptr) options = &kLoadDefaults;
-    const thimble::Status right = first_error({given({{"path", path}}), check(*options)});
+    const auto load = to_load(options, public_key);
+    const thimble::Status right = first_error({given({{"path", path}}), load.status()});
     if (report(right, error, error_size) != 0) return nullptr;
-    return to_handle(thimble::Runner::load(path, to_load(*options)), error, error_size);
+    return to_handle(thimble::Runner::load(path, *load), error, error_size);
   });
 }
 
@@ -81,13 +86,12 @@ thimble_runner* thimble_load_bytes(const void* data, size_t size, const char* na
                                    const thimble_load_options* options, char* error,
                                    size_t error_size) {
   return guarded<thimble_runner*>(nullptr, error, error_size, [&]() -> thimble_runner* {
-    if (options == nullptr) options = &kLoadDefaults;
+    const auto load = to_load(options, nullptr);
     const thimble::Status right =
-        first_error({given({{"data", data || size == 0}, {"name", name}}), check(*options)});
+        first_error({given({{"data", data || size == 0}, {"name", name}}), load.status()});
     if (report(right, error, error_size) != 0) return nullptr;
     const auto* bytes = static_cast<const uint8_t*>(data);
-    return to_handle(thimble::Runner::load(bytes, size, name, to_load(*options)), error,
-                     error_size);
+    return to_handle(thimble::Runner::load(bytes, size, name, *load), error, error_size);
   });
 }
 

@@ -20,7 +20,7 @@ extern "C" {
 
 typedef struct thimble_runner thimble_runner;
 
-/// The package's version, such as "0.1.0".
+/// The package's version.
 THIMBLE_API const char* thimble_version(void);
 
 /// How to run a model. All options except the threads need a model exported with --delegate cpu.
@@ -46,6 +46,12 @@ typedef int (*thimble_text_callback)(const char* text, size_t size, void* contex
 THIMBLE_API thimble_runner* thimble_load(const char* path, const thimble_load_options* options,
                                          char* error, size_t error_size);
 
+/// The same of a file, and its draft, that an Ed25519 key's owner signed in FILE.sig. `public_key`
+/// is the path of a file of PEM or of the 32 bytes, or the text of the PEM; null: none is needed.
+THIMBLE_API thimble_runner* thimble_load_signed(const char* path, const char* public_key,
+                                                const thimble_load_options* options, char* error,
+                                                size_t error_size);
+
 /// Loads a model whose `size` bytes are in memory at `data`, which must stay until the runner and
 /// its forks are freed; weights are used in place if it is aligned to 64 bytes. `name` is what
 /// errors call the model. Returns null on failure.
@@ -59,14 +65,12 @@ THIMBLE_API int64_t thimble_adapters(const thimble_runner* runner);
 /// Returns an adapter's name, from index 0 on; null if there is none. Valid as long as the runner.
 THIMBLE_API const char* thimble_adapter_at(const thimble_runner* runner, int64_t index);
 
-/// Returns the name of the adapter that the runner runs with; "" if none, as after the load. Valid
-/// until the next thimble_use_adapter().
+/// Returns the adapter that the runner runs with; "": none. Valid until thimble_use_adapter().
 THIMBLE_API const char* thimble_adapter(const thimble_runner* runner);
 
 /// Makes the runner run with an adapter; "": with none. The key/value cache holds what was computed
 /// with the adapter before, so it is then empty; the chat's messages stay. Forks keep the adapter,
-/// and each can change its own. Returns 0 on success; on failure, for example because there is no
-/// adapter of that name, nothing changes.
+/// and each can change its own. Returns 0 on success; on failure nothing changes.
 THIMBLE_API int thimble_use_adapter(thimble_runner* runner, const char* name, char* error,
                                     size_t error_size);
 
@@ -74,8 +78,7 @@ THIMBLE_API int thimble_use_adapter(thimble_runner* runner, const char* name, ch
 /// text, sooner where guesses are right. `draft` is "ngram", which looks for repetitions in the
 /// text, or the path of a smaller model of the same tokenizer; "": none, as after the load. Needs a
 /// model exported with --delegate cpu. Forks keep the draft; the requests of an engine have "ngram"
-/// each for itself, and an engine refuses a model. Returns 0 on success; on failure nothing
-/// changes.
+/// each for itself, and an engine refuses a model. Returns 0; on failure nothing changes.
 THIMBLE_API int thimble_use_draft(thimble_runner* runner, const char* draft, char* error,
                                   size_t error_size);
 
@@ -107,8 +110,7 @@ enum {
 /// answer that ends by itself is such a text; one that ends earlier is the beginning of one, and
 /// the statistics' "incomplete" tells it. THIMBLE_ANY_TEXT ends that, and needs no text. Setting
 /// the same constraint again costs nothing. Forks begin without one. Returns 0 on success; on
-/// failure, for example because a schema has a keyword that is not supported, the constraint does
-/// not change.
+/// failure the constraint does not change.
 THIMBLE_API int thimble_constrain(thimble_runner* runner, int32_t kind, const char* text,
                                   size_t text_size, char* error, size_t error_size);
 
@@ -118,7 +120,6 @@ THIMBLE_API const char* thimble_constraint_notes(const thimble_runner* runner);
 
 /// Settings of an answer. A new one has those that change nothing.
 typedef struct thimble_settings thimble_settings;
-
 THIMBLE_API thimble_settings* thimble_settings_new(void);
 
 /// Frees settings; null is allowed.
@@ -128,8 +129,8 @@ THIMBLE_API void thimble_settings_free(thimble_settings* settings);
 /// ("number", "integer" or "boolean"), "low" and "high", which are allowed, and "default".
 THIMBLE_API const char* thimble_answer_numbers(void);
 
-/// Sets a number by its name. Returns 0 on success; on failure, for example because it is out of
-/// range, nothing changes. The numbers of thimble_options may be set too: what is set here counts.
+/// Sets a number by its name. Returns 0 on success; on failure nothing changes. The numbers of
+/// thimble_options may be set too: what is set here counts.
 /// runtime/README.md tells what each does; logprobs is the `top` of thimble_settings_tokens().
 THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
                                         char* error, size_t error_size);
@@ -354,9 +355,8 @@ typedef struct {
 typedef void (*thimble_end_callback)(const char* error, const char* stats, void* context);
 
 /// Opens an engine for a runner's model, with the runner's adapter. The model must be exported with
-/// --delegate cpu. Until the engine is freed, neither the runner nor its forks may be used, except
-/// for thimble_encode(), thimble_encode_pieces(), thimble_encode_prompt() and
-/// thimble_chat_template(), and the runner must not be freed. Returns null on failure.
+/// --delegate cpu. Until the engine is freed, the runner must not be, and neither it nor its forks
+/// be used, except for thimble_encode...() and thimble_chat_template(). Returns null on failure.
 THIMBLE_API thimble_engine* thimble_engine_open(thimble_runner* runner,
                                                 const thimble_engine_options* options, char* error,
                                                 size_t error_size);

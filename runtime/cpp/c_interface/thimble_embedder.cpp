@@ -25,13 +25,19 @@ struct thimble_embedder {
 
 thimble_embedder* thimble_embedder_load(const char* path, const thimble_load_options* options,
                                         char* error, size_t error_size) {
+  return thimble_embedder_load_signed(path, nullptr, options, error, error_size);
+}
+
+thimble_embedder* thimble_embedder_load_signed(const char* path, const char* public_key,
+                                               const thimble_load_options* options, char* error,
+                                               size_t error_size) {
   return guarded(
       static_cast<thimble_embedder*>(nullptr), error, error_size, [&]() -> thimble_embedder* {
-        const thimble_load_options& load = options == nullptr ? thimble::kLoadDefaults : *options;
-        Status status = given({{"path", path != nullptr}});
-        if (status.ok()) status = check(load);
-        if (report(status, error, error_size) != 0) return nullptr;
-        auto loaded = thimble::Embedder::load(thimble::PteFile::open(path), thimble::to_load(load));
+        const auto load = thimble::to_load(options, public_key);
+        const Status right =
+            thimble::first_error({given({{"path", path != nullptr}}), load.status()});
+        if (report(right, error, error_size) != 0) return nullptr;
+        auto loaded = thimble::Embedder::load(thimble::PteFile::open(path, load->signer), *load);
         if (report(loaded.status(), error, error_size) != 0) return nullptr;
         return new thimble_embedder{std::move(*loaded)};
       });

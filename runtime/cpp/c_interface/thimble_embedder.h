@@ -15,6 +15,11 @@ THIMBLE_API thimble_embedder* thimble_embedder_load(const char* path,
                                                     const thimble_load_options* options,
                                                     char* error, size_t error_size);
 
+/// The same of a file that someone signed, as thimble_load_signed().
+THIMBLE_API thimble_embedder* thimble_embedder_load_signed(const char* path, const char* public_key,
+                                                           const thimble_load_options* options,
+                                                           char* error, size_t error_size);
+
 /// Returns how many numbers the row of a text has.
 THIMBLE_API int64_t thimble_embedder_width(const thimble_embedder* embedder);
 

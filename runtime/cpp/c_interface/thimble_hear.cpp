@@ -79,14 +79,19 @@ thimble_sound_segment to_c(const thimble::Segment& segment) {
 
 thimble_transcriber* thimble_transcriber_load(const char* path, const thimble_load_options* options,
                                               char* error, size_t error_size) {
+  return thimble_transcriber_load_signed(path, nullptr, options, error, error_size);
+}
+
+thimble_transcriber* thimble_transcriber_load_signed(const char* path, const char* public_key,
+                                                     const thimble_load_options* options,
+                                                     char* error, size_t error_size) {
   return guarded(
       static_cast<thimble_transcriber*>(nullptr), error, error_size, [&]() -> thimble_transcriber* {
-        const thimble_load_options& load = options == nullptr ? thimble::kLoadDefaults : *options;
-        Status status = given({{"path", path != nullptr}});
-        if (status.ok()) status = check(load);
-        if (report(status, error, error_size) != 0) return nullptr;
-        auto loaded =
-            thimble::Transcriber::load(thimble::PteFile::open(path), thimble::to_load(load));
+        const auto load = thimble::to_load(options, public_key);
+        const Status right =
+            thimble::first_error({given({{"path", path != nullptr}}), load.status()});
+        if (report(right, error, error_size) != 0) return nullptr;
+        auto loaded = thimble::Transcriber::load(thimble::PteFile::open(path, load->signer), *load);
         if (report(loaded.status(), error, error_size) != 0) return nullptr;
         auto* transcriber = new thimble_transcriber;
         transcriber->transcriber = std::move(*loaded);

@@ -63,6 +63,11 @@ THIMBLE_API thimble_transcriber* thimble_transcriber_load(const char* path,
                                                           const thimble_load_options* options,
                                                           char* error, size_t error_size);
 
+/// The same of a file that someone signed, as thimble_load_signed().
+THIMBLE_API thimble_transcriber* thimble_transcriber_load_signed(
+    const char* path, const char* public_key, const thimble_load_options* options, char* error,
+    size_t error_size);
+
 /// Returns the number of languages that the model knows by name; 0: it knows English alone.
 THIMBLE_API int64_t thimble_transcriber_languages(const thimble_transcriber* transcriber);
 

@@ -37,12 +37,9 @@ thimble_program* handle_of(const std::shared_ptr<thimble::TensorProgram>& file,
   return handle.release();
 }
 
-thimble_program* load(thimble::Result<thimble::PteFile> file, const thimble_load_options* options,
+thimble_program* load(thimble::Result<thimble::PteFile> file, const thimble::LoadOptions& options,
                       char* error, size_t error_size) {
-  const thimble_load_options& chosen = options == nullptr ? thimble::kLoadDefaults : *options;
-  const Status right = thimble::check(chosen);
-  if (report(right, error, error_size) != 0) return nullptr;
-  auto opened = thimble::TensorProgram::open(std::move(file), thimble::to_load(chosen));
+  auto opened = thimble::TensorProgram::open(std::move(file), options);
   if (report(opened.status(), error, error_size) != 0) return nullptr;
   const std::shared_ptr<thimble::TensorProgram> program = std::move(*opened);
   const auto method = program->find("");
@@ -85,9 +82,17 @@ thimble::Result<thimble::TensorView> to_view(const thimble_tensor& tensor, size_
 
 thimble_program* thimble_program_load(const char* path, const thimble_load_options* options,
                                       char* error, size_t error_size) {
+  return thimble_program_load_signed(path, nullptr, options, error, error_size);
+}
+
+thimble_program* thimble_program_load_signed(const char* path, const char* public_key,
+                                             const thimble_load_options* options, char* error,
+                                             size_t error_size) {
   return guarded<thimble_program*>(nullptr, error, error_size, [&]() -> thimble_program* {
-    if (report(given({{"path", path}}), error, error_size) != 0) return nullptr;
-    return load(thimble::PteFile::open(path), options, error, error_size);
+    const auto how = thimble::to_load(options, public_key);
+    const Status right = thimble::first_error({given({{"path", path}}), how.status()});
+    if (report(right, error, error_size) != 0) return nullptr;
+    return load(thimble::PteFile::open(path, how->signer), *how, error, error_size);
   });
 }
 
@@ -95,10 +100,12 @@ thimble_program* thimble_program_load_bytes(const void* data, size_t size, const
                                             const thimble_load_options* options, char* error,
                                             size_t error_size) {
   return guarded<thimble_program*>(nullptr, error, error_size, [&]() -> thimble_program* {
-    const Status right = given({{"data", data}, {"name", name}});
+    const auto how = thimble::to_load(options, nullptr);
+    const Status right =
+        thimble::first_error({given({{"data", data}, {"name", name}}), how.status()});
     if (report(right, error, error_size) != 0) return nullptr;
-    return load(thimble::PteFile::open(static_cast<const uint8_t*>(data), size, name), options,
-                error, error_size);
+    return load(thimble::PteFile::open(static_cast<const uint8_t*>(data), size, name), *how, error,
+                error_size);
   });
 }
 

@@ -28,6 +28,11 @@ THIMBLE_API thimble_program* thimble_program_load(const char* path,
                                                   const thimble_load_options* options, char* error,
                                                   size_t error_size);
 
+/// The same of a file that someone signed, as thimble_load_signed().
+THIMBLE_API thimble_program* thimble_program_load_signed(const char* path, const char* public_key,
+                                                         const thimble_load_options* options,
+                                                         char* error, size_t error_size);
+
 /// Loads one whose `size` bytes are in memory, as thimble_load_bytes() does.
 THIMBLE_API thimble_program* thimble_program_load_bytes(const void* data, size_t size,
                                                         const char* name,

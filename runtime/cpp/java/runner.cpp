@@ -51,11 +51,14 @@ jintArray read_tokens(JNIEnv* env, size_t size, const Encode& encode) {
 THIMBLE_NATIVE(jbyteArray, version)(JNIEnv* env, jclass) { return to_java(env, thimble_version()); }
 
 THIMBLE_NATIVE(jlong, load)
-(JNIEnv* env, jclass, jbyteArray path, jint threads, jint cache_type, jboolean huge_pages) {
+(JNIEnv* env, jclass, jbyteArray path, jbyteArray public_key, jint threads, jint cache_type,
+ jboolean huge_pages) {
   const thimble_load_options options = {threads, cache_type, huge_pages};
   char error[kErrorSize] = "";
-  thimble_runner* runner =
-      thimble_load(to_bytes(env, path).c_str(), &options, error, sizeof(error));
+  const std::string key = public_key == nullptr ? "" : to_bytes(env, public_key);
+  thimble_runner* runner = thimble_load_signed(to_bytes(env, path).c_str(),
+                                               public_key == nullptr ? nullptr : key.c_str(),
+                                               &options, error, sizeof(error));
   if (runner == nullptr) raise(env, error);
   return to_java(runner);
 }

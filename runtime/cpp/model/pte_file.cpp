@@ -6,6 +6,7 @@
 #include "core/crc32.h"
 #include "core/flatbuffer.h"
 #include "platform/output_file.h"
+#include "trust/signature_file.h"
 
 namespace thimble {
 namespace {
@@ -40,10 +41,14 @@ uint64_t size_in_header(const uint8_t* data, size_t size) {
 
 }  // namespace
 
-Result<PteFile> PteFile::open(const std::string& path) {
+Result<PteFile> PteFile::open(const std::string& path, const std::string& signer) {
   PteFile file;
   file.path_ = path;
+  file.signer_ = signer;
   Status status = file.map();
+  if (status.ok() && !signer.empty()) {
+    status = check_signature(path, file.data_, file.size_, signer);
+  }
   if (status.ok()) status = file.check_at_load();
   if (!status.ok()) return status;
   return file;
@@ -61,6 +66,7 @@ Result<PteFile> PteFile::open(const uint8_t* data, size_t size, const std::strin
 
 PteFile& PteFile::operator=(PteFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(signer_, other.signer_);
   std::swap(mapping_, other.mapping_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);

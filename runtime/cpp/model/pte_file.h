@@ -19,7 +19,10 @@ class PteFile {
  public:
   /// Maps the file at `path` and checks its record and its at_load ranges. The error names the file
   /// and the fault.
-  static Result<PteFile> open(const std::string& path);
+  ///
+  /// `signer` is the public key with which every byte must have been signed, checked before
+  /// anything is read; see read_public_key(). "": none.
+  static Result<PteFile> open(const std::string& path, const std::string& signer = "");
 
   /// Checks the same of a file whose `size` bytes are in memory already; they must outlive it.
   /// `name` is what errors call it.
@@ -43,6 +46,9 @@ class PteFile {
   /// A value that identifies the file: the checksum of its record, which holds the checksums of
   /// everything else, and its size.
   uint64_t fingerprint() const { return uint64_t{record_crc32_} << 32 ^ program_size_; }
+
+  /// The public key that open() was given.
+  const std::string& signer() const { return signer_; }
 
   /// Fails if writing to `path` would replace this file.
   Status check_output(const std::string& path) const;
@@ -68,6 +74,7 @@ class PteFile {
   Status check(bool at_load_only) const;
 
   std::string path_;
+  std::string signer_;
   platform::MappedFile mapping_;  ///< of nothing if the bytes were in memory
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;

@@ -16,6 +16,7 @@ struct LoadOptions {
   int32_t cache_type = THIMBLE_CACHE_DEFAULT;  ///< THIMBLE_CACHE_...
   bool huge_pages = false;                     ///< weights are copied into huge pages
   bool record = false;                         ///< recording starts before the load
+  std::string signer;  ///< the public key of PteFile::open(); "": no signature is required
 };
 
 inline constexpr int32_t kMaxThreads = 256;

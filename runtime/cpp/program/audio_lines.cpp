@@ -132,7 +132,7 @@ Result<int> transcribe_files(const Options& options) {
   if (!format.ok()) return format.status();
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Transcriber>> loaded =
-      Transcriber::load(PteFile::open(options.model), options.load);
+      Transcriber::load(PteFile::open(options.model, options.load.signer), options.load);
   if (!loaded.ok()) return loaded.status();
   RecordingSignal signal((*loaded)->program().recorder(), options.etdump);
   catch_interrupt();

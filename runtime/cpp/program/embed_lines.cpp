@@ -71,7 +71,7 @@ class Lines {
 Result<int> embed_lines(const Options& options) {
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Embedder>> loaded =
-      Embedder::load(PteFile::open(options.model), options.load);
+      Embedder::load(PteFile::open(options.model, options.load.signer), options.load);
   if (!loaded.ok()) return loaded.status();
   RecordingSignal signal((*loaded)->program().recorder(), options.etdump);
   const Result<std::string> prompt = (*loaded)->settings().prompt(options.prompt_name);

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <utility>
@@ -81,8 +82,8 @@ Status check_outputs(const Options& options) {
   return status;
 }
 
-Status verify(const std::string& model) {
-  const Result<PteFile> file = PteFile::open(model);
+Status verify(const std::string& model, const std::string& signer) {
+  const Result<PteFile> file = PteFile::open(model, signer);
   if (!file.ok()) return file.status();
   Status sound = file->verify();
   if (!sound.ok()) return sound;
@@ -145,7 +146,7 @@ int run(const Options& options) {
   if (status.ok()) status = check_outputs(options);
   if (!status.ok()) return fail(status, kBadUse);
   if (options.verify) {
-    status = verify(options.model);
+    status = verify(options.model, options.load.signer);
     if (!status.ok()) return fail(status, kBadUse);
     if (!options.prompt && !options.chat && !options.embed && !options.takes_tensors() &&
         options.audio.empty()) {
@@ -202,21 +203,31 @@ int run(const Options& options) {
   return ended() == 0 ? *code : kSignalled + ended();
 }
 
+/// Returns the exit code.
+int run_command(int argc, char** argv) {
+  const Result<Options> options = parse_options(argc, argv);
+  if (!options.ok()) return fail(options.status(), kBadUse);
+  if (options->help) {
+    std::fputs(usage().c_str(), stdout);
+    return 0;
+  }
+  if (options->version) {
+    std::fputs(version_text().c_str(), stdout);
+    return 0;
+  }
+  return run(*options);
+}
+
 }  // namespace
 }  // namespace thimble
 
 int main(int argc, char** argv) {
   // A reader that goes and a limit on a file's size are errors of writing: other files are written.
   thimble::platform::ignore_write_signals();
-  const thimble::Result<thimble::Options> options = thimble::parse_options(argc, argv);
-  if (!options.ok()) return thimble::fail(options.status(), thimble::kBadUse);
-  if (options->help) {
-    std::fputs(thimble::usage().c_str(), stdout);
-    return 0;
+  try {
+    return thimble::run_command(argc, argv);
+  } catch (const std::bad_alloc&) {  // a sentence of its own would need memory
+    std::fputs("runner: there is not enough memory: free some, or ask for less\n", stderr);
+    return thimble::kFailed;
   }
-  if (options->version) {
-    std::fputs(thimble::version_text().c_str(), stdout);
-    return 0;
-  }
-  return thimble::run(*options);
 }

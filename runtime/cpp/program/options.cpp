@@ -209,6 +209,7 @@ std::vector<Option> all_options(Options* options) {
       integer("--threads", "", 1, kMaxThreads, &options->load.threads),
       cache_type("--kv-cache", &options->load.cache_type),
       flag("--huge-pages", &options->load.huge_pages),
+      text("--require-signature", &options->load.signer),
       constraint_text("--json-schema", Kind::kJsonSchema, options),
       constraint_file("--json-schema-file", Kind::kJsonSchema, options),
       {"--json-object", "", false,

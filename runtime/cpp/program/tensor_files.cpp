@@ -61,7 +61,7 @@ Status run_on_files(const Options& options, bool* began) {
   block_recording_signal();
   const Clock::time_point loading = Clock::now();
   Result<std::unique_ptr<TensorProgram>> opened =
-      TensorProgram::open(PteFile::open(options.model), options.load);
+      TensorProgram::open(PteFile::open(options.model, options.load.signer), options.load);
   if (!opened.ok()) return opened.status();
   TensorProgram& program = **opened;
   const Result<const MethodSignature*> signature = program.find(options.method);

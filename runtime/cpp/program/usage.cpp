@@ -92,6 +92,10 @@ constexpr const char* kLast =
     "                       (default: runner-PID.etdp, ...)\n"
     "  --quiet              no statistics at the end; notes and errors are still printed\n"
     "  --verify             first check the complete file, including the weights\n"
+    "  --require-signature PUBLIC_KEY\n"
+    "                       run only what the owner of this Ed25519 key signed: MODEL.pte.sig, "
+    "and\n"
+    "                       that of --draft, must match every byte\n"
     "  --version            print the versions of the runner, ExecuTorch and the formats\n"
     "  -h, --help           print this help\n"
     "  --                   end of the options: MODEL.pte may follow and begin with -\n";

@@ -25,6 +25,7 @@ Status use_draft(Runner& runner, const std::string& draft) {
   }
   LoadOptions options;
   options.threads = model.program().threads();
+  options.signer = model.file().signer();  // whoever asks for a signed model means its draft too
   Result<std::unique_ptr<ModelDrafter>> drafter = ModelDrafter::load(draft, model, options);
   if (!drafter.ok()) return drafter.status();
   runner.use_drafter(std::move(*drafter));

@@ -31,7 +31,7 @@ bool is_set(const std::atomic<bool>* flag) { return flag != nullptr && flag->loa
 }  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::load(const std::string& path, const LoadOptions& options) {
-  return load([&path] { return PteFile::open(path); }, options);
+  return load([&] { return PteFile::open(path, options.signer); }, options);
 }
 
 Result<std::unique_ptr<Runner>> Runner::load(const uint8_t* data, size_t size,

@@ -313,6 +313,9 @@ public final class Answers {
     String[] paths = {"", "/nowhere/model.pte", folder, "/dev/null", model + "\0.pte"};
     for (String path : paths) Expect.refused("", () -> Runner.load(path));
     Expect.refused("threads is -1", () -> Runner.load(model, new LoadOptions().threads(-1)));
+    Expect.refused(
+        "the public key no.pem cannot be read",
+        () -> Runner.load(model, new LoadOptions().requireSignature("no.pem")));
     Expect.refused("path is null", () -> Runner.load(null));
     Expect.refused("options is null", () -> Runner.load(model, null));
     try (Runner runner = load()) {

@@ -14,10 +14,14 @@ public struct LoadOptions: Sendable {
     /// 1 to 256; 0 is chosen by the processor.
     public var threads: Int = 0
     public var kvCache: KVCache = .stored
+    /// Loads only a file that the owner of this Ed25519 key signed: FILE.sig beside it must match
+    /// every byte. The path of a file, or the text of its PEM; nil: no signature is needed.
+    public var publicKey: String?
 
-    public init(threads: Int = 0, kvCache: KVCache = .stored) {
+    public init(threads: Int = 0, kvCache: KVCache = .stored, publicKey: String? = nil) {
         self.threads = threads
         self.kvCache = kvCache
+        self.publicKey = publicKey
     }
 
     var forC: thimble_load_options {

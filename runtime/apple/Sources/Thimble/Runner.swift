@@ -30,9 +30,10 @@ public final class Runner: Sendable {
     public convenience init(path: String, options: LoadOptions = LoadOptions()) async throws {
         let queue = DispatchQueue(label: "thimble", qos: .userInitiated)
         let name = try path.checkedName("the path")
+        let key = try options.publicKey?.checkedName("the public key")
         let handle = try await Runner.perform(on: queue) {
             var how = options.forC
-            return try Handle(withError { thimble_load(name, &how, $0, $1) })
+            return try Handle(withError { thimble_load_signed(name, key, &how, $0, $1) })
         }
         self.init(handle: handle, queue: queue)
     }

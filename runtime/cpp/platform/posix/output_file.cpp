@@ -1,5 +1,6 @@
 #include "platform/output_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 
 namespace thimble::platform {
@@ -45,20 +47,22 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
   return target;
 }
 
-/// Removes what processes that were killed have left of a file.
+/// Removes what processes that were killed have left of a file. C's functions read the directory:
+/// where memory ends, std::filesystem's iterator ends the process.
 void remove_abandoned(const std::filesystem::path& target) {
   const std::string prefix = target.filename().string() + std::string(kPart);
   const std::filesystem::path parent = target.parent_path();
-  std::error_code error;
-  std::filesystem::directory_iterator entries(parent.empty() ? "." : parent, error);
-  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
+  const std::string directory = parent.empty() ? "." : parent.string();
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(directory.c_str()), closedir);
+  while (const dirent* entry = entries == nullptr ? nullptr : readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
     if (name.rfind(prefix, 0) != 0) continue;
     const char* last = name.data() + name.size();
     pid_t process = 0;
     const auto [end, bad] = std::from_chars(name.data() + prefix.size(), last, process);
     if (bad != std::errc() || end != last || process <= 0) continue;
-    if (kill(process, 0) != 0 && errno == ESRCH) unlink(entries->path().c_str());
+    if (kill(process, 0) != 0 && errno == ESRCH)
+      unlink((directory + "/" + std::string(name)).c_str());
   }
 }
 

@@ -14,6 +14,7 @@ public final class LoadOptions {
   int threads = 0;
   KvCache kvCache = KvCache.DEFAULT;
   boolean hugePages = false;
+  String publicKey = null;
 
   /** 1 to 256; 0, the default, is chosen by the processor. */
   public LoadOptions threads(int threads) {
@@ -29,6 +30,15 @@ public final class LoadOptions {
   /** Copies the weights into huge pages, if the system has them. */
   public LoadOptions hugePages(boolean hugePages) {
     this.hugePages = hugePages;
+    return this;
+  }
+
+  /**
+   * Loads only a file that the owner of this Ed25519 key signed: FILE.sig beside it must match every
+   * byte. The key is the path of a file, or the text of its PEM.
+   */
+  public LoadOptions requireSignature(String publicKey) {
+    this.publicKey = Check.notNull("publicKey", publicKey);
     return this;
   }
 }

@@ -15,7 +15,8 @@ final class Native {
 
   static native byte[] version();
 
-  static native long load(byte[] path, int threads, int cacheType, boolean hugePages);
+  static native long load(
+      byte[] path, byte[] publicKey, int threads, int cacheType, boolean hugePages);
 
   static native void free(long runner);
 

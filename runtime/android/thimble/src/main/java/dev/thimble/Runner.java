@@ -36,13 +36,16 @@ public final class Runner implements Closeable {
    * Loads a model.
    *
    * @param path of a .pte file; it must stay as it is while the model is in use
-   * @throws RunnerException the file cannot be read, is damaged or is of another kind
+   * @throws RunnerException the file cannot be read, is damaged, is not signed as the options
+   *     require, or is of another kind
    */
   public static Runner load(String path, LoadOptions options) {
     Check.notNull("options", options);
     byte[] file = Check.name("path", path);
+    byte[] key = options.publicKey == null ? null : Check.name("publicKey", options.publicKey);
     int cache = options.kvCache.ordinal();
-    return new Runner(new Handle(Native.load(file, options.threads, cache, options.hugePages)));
+    return new Runner(
+        new Handle(Native.load(file, key, options.threads, cache, options.hugePages)));
   }
 
   /**
