@@ -20,6 +20,7 @@ from delegates.methods import join, lowering
 from delegates.passes.exact import compute_exactly
 from delegates.passes.graph import drop_checks
 from delegates.passes.in_place import passes_in_place
+from delegates.passes.shorter import shorter_inputs
 from delegates.passes.weights import copy_graph
 from delegates.report import (
     DelegateShare,
@@ -97,7 +98,11 @@ def lower_module(
         layout = layout or lowered.layout
     edge = join(edges)
     return finish(
-        edge, reports, named_data, with_etrecord, _file_config(edge, layout, copies_inputs)
+        edge,
+        reports,
+        named_data,
+        with_etrecord,
+        _with_shorter(_file_config(edge, layout, copies_inputs), programs),
     )
 
 
@@ -261,6 +266,21 @@ def _restore_ranges(program: ExportedProgram, ranges: Mapping[Any, Any]) -> None
             continue
         for symbol in mode.shape_env.var_to_range.keys() & ranges.keys():
             mode.shape_env.var_to_range[symbol] = ranges[symbol]
+
+
+def _with_shorter(
+    layout: "ExecutorchBackendConfig | None", programs: Mapping[str, ExportedProgram]
+) -> "ExecutorchBackendConfig | None":
+    """Returns the layout with which inputs that may be shorter can be."""
+    from executorch.exir import ExecutorchBackendConfig
+
+    from delegates.passes.bounded_shapes import BoundedShapes
+
+    names = {method: shorter_inputs(program) for method, program in programs.items()}
+    passes = {method: BoundedShapes(some) for method, some in names.items() if some}
+    if not passes:
+        return layout
+    return replace(layout or ExecutorchBackendConfig(), sym_shape_eval_pass=passes)
 
 
 def _file_config(

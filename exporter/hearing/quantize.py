@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from exporter.hearing.calibration import Calibration
+from exporter.models.moonshine import Moonshine
 from exporter.models.whisper import DecoderLayer, Whisper
 from quant.machine.device import HOST
 from quant.machine.spill import IN_MEMORY
@@ -29,7 +30,7 @@ _MOST_ROWS = 8192  # of a linear's inputs: more gain little
 
 @torch.no_grad()
 def quantize(
-    model: Whisper,
+    model: Whisper | Moonshine,
     scheme: Scheme,
     calibration: Calibration | None,
     progress: ProgressCallback | None,
@@ -51,13 +52,13 @@ def quantize(
     linears = _linears_of(model)
     numbers = table.weight.numel() + sum(linear.weight.numel() for linear in linears.values())
     meter = ProgressMeter(numbers, progress)
-    if calibration is not None:
+    if calibration is not None and isinstance(model, Whisper):
         _Calibrated(model, scheme, own, meter).quantize(calibration)
     else:
         for name, linear in linears.items():
             _set(model, name, _nearest(name, linear, own, scheme))
             meter.advance(name, linear.weight.numel())
-    for name in ("conv1", "conv2"):
+    for name in model.INTEGER_CONVOLUTIONS:
         convolution = model.encoder.get_submodule(name)
         assert isinstance(convolution, nn.Conv1d)
         weight = round_int8(convolution.weight.flatten(1), f"encoder.{name}")

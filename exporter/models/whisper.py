@@ -185,6 +185,8 @@ class Decoder(nn.Module):
 class Whisper(nn.Module):
     """All of its weights."""
 
+    INTEGER_CONVOLUTIONS = "conv1", "conv2"  # of the encoder: those that integers may store
+
     def __init__(self, spec: WhisperSpec) -> None:
         super().__init__()
         self.encoder = Encoder(spec)
@@ -212,7 +214,7 @@ class TextDecoder(nn.Module):
     def __init__(self, model: Whisper) -> None:
         super().__init__()
         self.decoder = model.decoder
-        self.head = _head(model.decoder.embed_tokens)
+        self.head = tied_head(model.decoder.embed_tokens)
 
     def forward(
         self,
@@ -245,7 +247,7 @@ class TextDecoder(nn.Module):
         return self.head(decoder.layer_norm(x)), new_keys, new_values
 
 
-def _head(table: nn.Embedding | QuantizedEmbedding) -> nn.Module:
+def tied_head(table: nn.Embedding | QuantizedEmbedding) -> nn.Module:
     """The linear whose weight is a table's."""
     if isinstance(table, QuantizedEmbedding):
         return QuantizedLinear(table.quantized_weight, table.embedding_dim)

@@ -42,12 +42,17 @@ class Rotate(Op):
     """
 
     READS: ClassVar = ("input",)
+    BY_SAMPLE: ClassVar = True
     IN_PLACE: ClassVar = ("input",)
 
     input: Rows
     start_pos: Node | None
     num_heads: int
     rotation: Rotation
+
+    @property
+    def version(self) -> int:
+        return 11 if self.output.height else self.VERSION
 
     def fields(self, places: Places) -> list[Field]:
         slots = places.slot(self.input), places.slot(self.output)
