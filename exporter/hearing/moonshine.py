@@ -8,6 +8,7 @@ from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
 from exporter.errors import ExportError
+from exporter.hearing.calibration import raw_calibration
 from exporter.hearing.methods import ENCODER, TEXT_DECODER
 from exporter.hearing.quantize import quantize
 from exporter.hearing.source import HearingSource
@@ -70,11 +71,10 @@ def open_moonshine(directory: Path) -> HearingSource[Moonshine]:
         return model.eval().requires_grad_(False)
 
     def quantized(model: Moonshine, scheme: Scheme, listener: Listener) -> None:
+        calibration = None
         if scheme.needs_calibration:
-            raise ExportError(
-                f"--quant {scheme.name} does not support Moonshine yet; use rtn8, rtn4 or none."
-            )
-        quantize(model, scheme, None, listener.progress)
+            calibration = raw_calibration(directory, most_tokens, sound, ends)
+        quantize(model, scheme, calibration, listener.progress)
 
     return HearingSource(
         FAMILY.model_type,

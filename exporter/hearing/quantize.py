@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from exporter.hearing.calibration import Calibration
 from exporter.models.moonshine import Moonshine
-from exporter.models.whisper import DecoderLayer, Whisper
+from exporter.models.whisper import Whisper
 from quant.machine.device import HOST
 from quant.machine.spill import IN_MEMORY
 from quant.modules import (
@@ -52,7 +52,7 @@ def quantize(
     linears = _linears_of(model)
     numbers = table.weight.numel() + sum(linear.weight.numel() for linear in linears.values())
     meter = ProgressMeter(numbers, progress)
-    if calibration is not None and isinstance(model, Whisper):
+    if calibration is not None:
         _Calibrated(model, scheme, own, meter).quantize(calibration)
     else:
         for name, linear in linears.items():
@@ -87,7 +87,7 @@ class _Calibrated:
     """Layer by layer, each on what the quantized ones before it make of the calibration."""
 
     def __init__(
-        self, model: Whisper, scheme: Scheme, type: WeightType, meter: ProgressMeter
+        self, model: Whisper | Moonshine, scheme: Scheme, type: WeightType, meter: ProgressMeter
     ) -> None:
         self._model, self._scheme, self._type, self._meter = model, scheme, type, meter
 
@@ -95,15 +95,12 @@ class _Calibrated:
         encoder, decoder = self._model.encoder, self._model.decoder
         states = [encoder.embed(window[None]) for window in calibration.features]
         for index, layer in enumerate(encoder.layers):
-            states = self._layer(f"encoder.layers.{index}", layer, layer, [(x,) for x in states])
+            run = partial(encoder.run, layer)
+            states = self._layer(f"encoder.layers.{index}", layer, run, [(x,) for x in states])
         states = [encoder.layer_norm(x) for x in states]
-        length = calibration.tokens.shape[1]
-        places = decoder.embed_positions.weight[:length]
-        texts = [decoder.embed_tokens(tokens[None]) + places for tokens in calibration.tokens]
-        hidden = torch.full((length, length), -torch.inf).triu(1)[None, None]
+        texts = [decoder.begin(tokens[None]) for tokens in calibration.tokens]
         for index, layer in enumerate(decoder.layers):
-            assert isinstance(layer, DecoderLayer)
-            run = partial(_read_text, layer, hidden)
+            run = partial(decoder.read, layer)
             heard = [(x, states[at % len(states)]) for at, x in enumerate(texts)]
             texts = self._layer(f"decoder.layers.{index}", layer, run, heard)
 
@@ -138,18 +135,6 @@ class _Calibrated:
         )
         solved = solve(rotated_by(method)(weight), self._type, method, known, None)
         return replace(solved, rotated=method.rotated(columns))
-
-
-def _read_text(layer: DecoderLayer, hidden: Tensor, x: Tensor, states: Tensor) -> Tensor:
-    """Runs a layer of the decoder on all tokens of a text at once.
-
-    Args:
-        hidden: what hides later tokens from each.
-        states: of the window that it hears.
-    """
-    attention, nothing = layer.encoder_attn, x.new_empty(1, 0, x.shape[2])
-    window = attention.k_proj(states), attention.v_proj(states)
-    return layer(x, (nothing, nothing), window, hidden)[0]
 
 
 def _inputs_of(

@@ -41,6 +41,11 @@ class Transcription:
     suppress: tuple[int, ...] = ()
     begin_suppress: tuple[int, ...] = ()
 
+    @property
+    def has_times(self) -> bool:
+        """Whether the model has tokens of times, or of none."""
+        return self.no_timestamps != _NONE
+
 
 def read_transcription(directory: Path, vocab_size: int) -> Transcription:
     """

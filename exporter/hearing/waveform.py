@@ -31,6 +31,11 @@ class WaveformSettings:
     least: int
     most: int
 
+    @property
+    def n_samples(self) -> int:
+        """Of the longest sound."""
+        return self.most * self.row
+
 
 @dataclass(frozen=True)
 class WaveformFields:

@@ -22,7 +22,7 @@ from exporter.models.rotary_config import rotary
 from exporter.models.rotary_spec import RotarySpec
 from exporter.models.rotary_tables import apply_rope, rope_table
 from exporter.models.tensor_layout import Stored
-from exporter.models.whisper import tied_head
+from exporter.models.whisper import later_tokens, tied_head
 from quant.modules import QuantizedEmbedding
 
 ROW = 64  # samples of a row: the step of the first convolution, which sees 127
@@ -258,8 +258,12 @@ class Encoder(nn.Module):
         """Maps rows of samples (1, rows, ROW) to states (1, states_of(rows), hidden_size)."""
         x = self.embed(sound)
         for layer in self.layers:
-            x = layer(x, self.cosines, self.sines)
+            x = self.run(layer, x)
         return self.layer_norm(x)
+
+    def run(self, layer: nn.Module, x: Tensor) -> Tensor:
+        result: Tensor = layer(x, self.cosines, self.sines)
+        return result
 
     def embed(self, sound: Tensor) -> Tensor:
         """Returns what the first layer reads."""
@@ -280,6 +284,23 @@ class Decoder(nn.Module):
             for _ in range(spec.decoder_num_hidden_layers)
         )
         self.norm = nn.LayerNorm(size, bias=False)
+        self.rope = spec.decoder_rope
+
+    def begin(self, tokens: Tensor) -> Tensor:
+        """Returns what the first layer reads of all tokens of a text at once, (1, tokens)."""
+        return self.embed_tokens(tokens)
+
+    def read(self, layer: nn.Module, x: Tensor, states: Tensor) -> Tensor:
+        """Runs a layer on all tokens of a text at once.
+
+        Args:
+            states: the encoder's.
+        """
+        assert isinstance(layer, DecoderLayer)
+        attention, nothing = layer.encoder_attn, x.new_empty(1, 0, x.shape[2])
+        sound = attention.k_proj(states), attention.v_proj(states)
+        angles = rope_table(self.rope, x.shape[1])
+        return layer(x, angles, (nothing, nothing), sound, later_tokens(x))[0]
 
 
 class Moonshine(nn.Module):

@@ -159,8 +159,12 @@ class Encoder(nn.Module):
         """Maps a window's features (1, mels, frames) to states (1, frames / 2, d_model)."""
         x = self.embed(features)
         for layer in self.layers:
-            x = layer(x)
+            x = self.run(layer, x)
         return self.layer_norm(x)
+
+    def run(self, layer: nn.Module, x: Tensor) -> Tensor:
+        result: Tensor = layer(x)
+        return result
 
     def embed(self, features: Tensor) -> Tensor:
         """Returns what the first layer reads."""
@@ -180,6 +184,26 @@ class Decoder(nn.Module):
             for _ in range(spec.decoder_layers)
         )
         self.layer_norm = nn.LayerNorm(size)
+
+    def begin(self, tokens: Tensor) -> Tensor:
+        """Returns what the first layer reads of all tokens of a text at once, (1, tokens)."""
+        return self.embed_tokens(tokens) + self.embed_positions.weight[: tokens.shape[1]]
+
+    def read(self, layer: nn.Module, x: Tensor, states: Tensor) -> Tensor:
+        """Runs a layer on all tokens of a text at once.
+
+        Args:
+            states: the encoder's.
+        """
+        assert isinstance(layer, DecoderLayer)
+        attention, nothing = layer.encoder_attn, x.new_empty(1, 0, x.shape[2])
+        window = attention.k_proj(states), attention.v_proj(states)
+        return layer(x, (nothing, nothing), window, later_tokens(x))[0]
+
+
+def later_tokens(x: Tensor) -> Tensor:
+    """What hides later tokens from each of x (1, tokens, size): (1, 1, tokens, tokens)."""
+    return x.new_full((x.shape[1], x.shape[1]), -torch.inf).triu(1)[None, None]
 
 
 class Whisper(nn.Module):

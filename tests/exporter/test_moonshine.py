@@ -99,10 +99,11 @@ def test_what_is_refused(exported: tuple[Path, Any], cpp_build: Path, tmp_path: 
         path.write_text(before)
 
 
-def test_integers(cpp_build: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["rtn8", "gptq4"])
+def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
     """The file computes what the model of integers does, in one call a method, and is smaller."""
     model = models.write_moonshine(tmp_path, hidden_size=128, intermediate_size=256)
-    result = export_hearing(HearingOptions(tmp_path, tmp_path / "m.pte", Scheme("rtn8")), Quiet())
+    result = export_hearing(HearingOptions(tmp_path, tmp_path / "m.pte", Scheme(name)), Quiet())
     for method in result.methods.values():
         assert method.delegation.calls == 1, method.delegation.lines
         assert method.agreement is not None and method.agreement.error < method.agreement.tolerance
