@@ -71,11 +71,13 @@ Status Transcriber::load_settings() {
                            ", which it does not have: export it again");
     }
   }
-  const auto latest = static_cast<size_t>(kLatestBegin / (kStep * reader_->frame_s()) + 0.5);
+  const auto latest = static_cast<size_t>(kLatestBegin / (kStep * frame_s()) + 0.5);
   timestamps_ = std::make_unique<Timestamps>(settings_.first_time(), settings_.end, latest);
   writer_ = std::make_unique<TextWriter>(*decoder_, *tokenizer_, settings_, *timestamps_);
   return {};
 }
+
+double Transcriber::frame_s() const { return reader_->frame_s(); }
 
 Status Transcriber::check(const TranscribeOptions& options) const {
   if (settings_.languages.empty() && options.translate) {
@@ -127,7 +129,7 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
       transcript.tokens += static_cast<int64_t>(segment.tokens.size());
       if (!events.on_segment(segment)) return transcript;
     }
-    const double done = static_cast<double>(begin + used) * reader_->frame_s();
+    const double done = static_cast<double>(begin + used) * frame_s();
     if (events.on_progress) events.on_progress(std::min(done, pcm.seconds()));
   }
   return transcript;
@@ -149,12 +151,12 @@ std::vector<Segment> Transcriber::segments_of(const TranscribeOptions& options, 
     segment.text = writer_->text_of(tokens, part.first, part.last);
     if (segment.text.find_first_not_of(' ') == std::string::npos) continue;
     const auto seconds = [&](size_t step) {
-      return static_cast<double>(begin + kStep * step) * reader_->frame_s();
+      return static_cast<double>(begin + kStep * step) * frame_s();
     };
     segment.window_s = seconds(0);
     segment.begin_s = seconds(part.begin);
-    segment.end_s = part.end == steps ? static_cast<double>(begin + count) * reader_->frame_s()
-                                      : seconds(part.end);
+    segment.end_s =
+        part.end == steps ? static_cast<double>(begin + count) * frame_s() : seconds(part.end);
     segment.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(part.first),
                           tokens.begin() + static_cast<std::ptrdiff_t>(part.last));
     segments.push_back(std::move(segment));

@@ -64,6 +64,7 @@ class Transcriber {
   /// A window's segments, and how many of its frames they have.
   std::vector<Segment> segments_of(const TranscribeOptions& options, size_t begin, size_t count,
                                    const std::vector<int32_t>& tokens, size_t* used) const;
+  double frame_s() const;
 
   const std::unique_ptr<TensorProgram> program_;
   std::unique_ptr<TextDecoder> decoder_;
