@@ -21,6 +21,7 @@ from delegates.passes.exact import compute_exactly
 from delegates.passes.graph import drop_checks
 from delegates.passes.in_place import passes_in_place
 from delegates.passes.positions import positions_by_rows
+from delegates.passes.shorter import shorter_inputs
 from delegates.passes.weights import copy_graph
 from delegates.report import (
     DelegateShare,
@@ -97,7 +98,7 @@ def lower_module(
         edges[method], reports[method] = lowered.edge, lowered.report
         layout = layout or lowered.layout
     edge = join(edges)
-    config = _file_config(edge, layout, copies_inputs)
+    config = _with_shorter(_file_config(edge, layout, copies_inputs), programs)
     try:
         with positions_by_rows():
             return finish(edge, reports, named_data, with_etrecord, config)
@@ -267,6 +268,21 @@ def _restore_ranges(program: ExportedProgram, ranges: Mapping[Any, Any]) -> None
             continue
         for symbol in mode.shape_env.var_to_range.keys() & ranges.keys():
             mode.shape_env.var_to_range[symbol] = ranges[symbol]
+
+
+def _with_shorter(
+    layout: "ExecutorchBackendConfig | None", programs: Mapping[str, ExportedProgram]
+) -> "ExecutorchBackendConfig | None":
+    """Returns the layout with which inputs that may be shorter can be."""
+    from executorch.exir import ExecutorchBackendConfig
+
+    from delegates.passes.bounded_shapes import BoundedShapes
+
+    names = {method: shorter_inputs(program) for method, program in programs.items()}
+    passes = {method: BoundedShapes(some) for method, some in names.items() if some}
+    if not passes:
+        return layout
+    return replace(layout or ExecutorchBackendConfig(), sym_shape_eval_pass=passes)
 
 
 def _file_config(

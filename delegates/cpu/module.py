@@ -14,6 +14,7 @@ from delegates.executorch_runtime import open_module
 from delegates.op_list.lower import file_layout
 from delegates.op_list.partition import OpListPartitioner
 from delegates.op_list.rewrite import free_views, rewrite, sample_of
+from delegates.passes.shorter import shorter_inputs
 from delegates.passes.weights import weights_not_copied
 
 
@@ -23,7 +24,9 @@ def module_part(program: ExportedProgram) -> Iterator[ModulePart]:
     from delegates.cpu.backend import ThimbleCpuBackend
 
     by_sample = sample_of(program) is not None
-    partitioner = OpListPartitioner(program.state_dict, ThimbleCpuBackend.__name__, by_sample)
+    partitioner = OpListPartitioner(
+        program.state_dict, ThimbleCpuBackend.__name__, by_sample, shorter_inputs(program)
+    )
     with weights_not_copied(ThimbleCpuBackend):
         yield ModulePart(
             ThimbleCpuBackend.__name__,

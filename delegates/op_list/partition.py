@@ -5,7 +5,7 @@ level are one call, so no call can depend on itself. All rows of a sequence and 
 in different calls, because a call runs on one number of rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -29,7 +29,7 @@ from delegates.op_list.ops import (
     Values,
     View,
 )
-from delegates.op_list.payload import BY_SAMPLE, INDEX
+from delegates.op_list.payload import BY_SAMPLE, INDEX, SHORTER
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows
 
@@ -49,15 +49,21 @@ class OpListPartitioner(Partitioner):
             have none.
         backend: the id of the backend that gets the calls.
         by_sample: whether the graph's values are samples of fixed shapes.
+        shorter: inputs whose only sample may have fewer rows.
 
     Attributes:
         reasons: why nodes are left outside, by their names; filled by partition().
     """
 
     def __init__(
-        self, tensors: Mapping[str, Tensor], backend: str, by_sample: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        backend: str,
+        by_sample: bool = False,
+        shorter: Sequence[str] = (),
     ) -> None:
         super().__init__()
+        self._shorter = shorter
         self._by_sample = by_sample
         self._is_done = False
         self._tensors = tensors
@@ -77,6 +83,8 @@ class OpListPartitioner(Partitioner):
             tag = f"cpu_{index}"
             specs = [CompileSpec(INDEX, str(index).encode())]
             specs += [CompileSpec(BY_SAMPLE, b"")] if self._by_sample else []
+            if self._shorter:
+                specs.append(CompileSpec(SHORTER, " ".join(self._shorter).encode()))
             tags[tag] = DelegationSpec(self._backend, specs)
             for op in ops:
                 for node in op.nodes:

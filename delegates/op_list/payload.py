@@ -56,8 +56,9 @@ from delegates.op_list.weights import FloatBlob, pack
 from delegates.source_lines import source_line
 
 FLOATS_ALIGNMENT = 64
-# The compile specs of a call: its number; there is the other where its values are samples.
-INDEX, BY_SAMPLE = "index", "by_sample"
+# The compile specs of a call: its number; whether its values are samples; which inputs may have
+# fewer rows.
+INDEX, BY_SAMPLE, SHORTER = "index", "by_sample", "shorter"
 
 # The ops that read the position of the call.
 _POSITIONED = Attention | SharedAttention | Convolution | Delta | Rotate
@@ -78,7 +79,8 @@ def releasing_weights() -> Iterator[None]:
 def delegate_call(program: ExportedProgram, compile_specs: list[CompileSpec]) -> "DelegateCall":
     """Returns the delegate call for a part of an edge graph."""
     given = {spec.key: spec.value for spec in compile_specs}
-    return DelegateCall(program, int(given[INDEX]), BY_SAMPLE in given)
+    shorter = given.get(SHORTER, b"").decode().split()
+    return DelegateCall(program, int(given[INDEX]), BY_SAMPLE in given, shorter)
 
 
 class DelegateCall:
@@ -88,10 +90,18 @@ class DelegateCall:
         program: the call's part of the edge graph.
         index: its number among the calls of the complete graph.
         by_sample: whether its values are samples of fixed shapes.
+        shorter: the names of inputs whose only sample may have fewer rows.
     """
 
-    def __init__(self, program: ExportedProgram, index: int, by_sample: bool = False) -> None:
+    def __init__(
+        self,
+        program: ExportedProgram,
+        index: int,
+        by_sample: bool = False,
+        shorter: Sequence[str] = (),
+    ) -> None:
         self._program = program
+        self._shorter = shorter
         self._constants = Constants(program)
         values = Values(self._constants, by_sample)
         self._inputs, outputs = _arguments(program)
@@ -139,6 +149,7 @@ class DelegateCall:
             self._states,
             self._original(),
             self._slots.heights if self._by_sample else (),
+            [i for i, node in enumerate(self._inputs) if node.name in self._shorter],
         )
         return PreprocessResult(
             write_program(program),

@@ -14,6 +14,7 @@ from delegates.op_list.ops import KINDS, Cache, Field, Floats, Indices, Op, Side
 _FIRST_VERSION = 6
 _ORIGINAL_VERSION = 8  # the first with two rotary tables
 _HEIGHTS_VERSION = 8  # the first by sample
+_SHORTER_VERSION = 11  # the first whose samples may be shorter
 _IDENTIFIER = b"THCP"
 
 
@@ -70,6 +71,7 @@ class Program:
         original: the longest text that uses the first rows of rotary tables, which then have as
             many more; 0: tables are for texts of all lengths.
         heights: of a program by sample, of each slot.
+        shorter: the numbers of inputs whose sample may have fewer rows.
     """
 
     slots: Sequence[int]
@@ -84,6 +86,7 @@ class Program:
     states: Sequence[State] = ()
     original: int = 0
     heights: Sequence[int] = ()
+    shorter: Sequence[int] = ()
 
 
 def write_program(program: Program) -> bytes:
@@ -103,10 +106,12 @@ def write_program(program: Program) -> bytes:
     floats = builder.CreateString(program.floats)
     slots = _numbers(builder, program.slots)
     heights = _numbers(builder, program.heights) if program.heights else 0
-    builder.StartObject(13)
+    shorter = _numbers(builder, program.shorter) if program.shorter else 0
+    builder.StartObject(14)
     versions = [item.version for item in program.operations]
     versions += [_ORIGINAL_VERSION] if program.original else []
     versions += [_HEIGHTS_VERSION] if program.heights else []
+    versions += [_SHORTER_VERSION] if program.shorter else []
     version = max(versions, default=_FIRST_VERSION)
     builder.PrependUint32Slot(0, version, 0)
     builder.PrependUOffsetTRelativeSlot(1, slots, 0)
@@ -122,6 +127,8 @@ def write_program(program: Program) -> bytes:
     builder.PrependUint32Slot(11, program.original, 0)
     if program.heights:
         builder.PrependUOffsetTRelativeSlot(12, heights, 0)
+    if program.shorter:
+        builder.PrependUOffsetTRelativeSlot(13, shorter, 0)
     builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 
@@ -221,7 +228,7 @@ def _field(builder: flatbuffers.Builder, value: Field) -> Callable[[int], None]:
         table = builder.EndObject()
         return lambda place: builder.PrependUOffsetTRelativeSlot(place, table, 0)
     if isinstance(value, Side):
-        builder.StartObject(6)
+        builder.StartObject(7)
         for place, number in enumerate(astuple(value)):
             builder.PrependUint32Slot(place, number, 0)
         table = builder.EndObject()

@@ -9,7 +9,7 @@ from exporter.json_object import read_object
 CTRANSLATE2 = "model.bin"  # the weights, in CTranslate2's form
 _KIND = b"WhisperSpec"  # which begins them
 _BEGIN = 64  # bytes that have it
-HEARING = ("whisper",)  # what model_type names, of exporter.models
+HEARING = ("whisper", "moonshine")  # what model_type names, of exporter.models
 
 
 def is_hearing(directory: Path) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 from exporter.embedding.quality import calibration_text
 from exporter.hearing.log_mel import LogMelSettings, mel_filters
 from exporter.hearing.transcription import Transcription
+from exporter.hearing.waveform import WaveformSettings
 from exporter.models.whisper import WhisperSpec
 from exporter.tokenizer import load_tokenizer
 
@@ -31,7 +32,7 @@ _RANGE, _LEAST = 8.0, 1e-10  # of logarithms below the largest; the smallest ene
 class Calibration:
     """
     Attributes:
-        features: float32 (windows, n_mels, frames).
+        features: float32 (windows, n_mels, frames), or rows of samples (windows, rows, samples).
         tokens: int64 (texts, tokens), each with what stands around a text.
     """
 
@@ -48,19 +49,43 @@ def read_calibration(
         TokenizerError: the tokenizer cannot be read.
     """
     windows = [features_of(speech(sound, seed), sound) for seed in range(_WINDOWS)]
+    texts = _texts(directory, spec.max_target_positions, settings)
+    return Calibration(torch.stack(windows), texts)
+
+
+def raw_calibration(
+    directory: Path, most_tokens: int, sound: WaveformSettings, settings: Transcription
+) -> Calibration:
+    """The same of a model that reads raw sound, in rows of samples.
+
+    Args:
+        most_tokens: of a text.
+    """
+    windows = [torch.from_numpy(speech(sound, seed)).float() for seed in range(_WINDOWS)]
+    rows = torch.stack(windows).unflatten(1, (-1, sound.row))
+    return Calibration(rows, _texts(directory, most_tokens, settings))
+
+
+def _texts(directory: Path, most: int, settings: Transcription) -> Tensor:
+    """
+    Args:
+        most: tokens of a text.
+    """
     tokens = load_tokenizer(directory).encode(calibration_text())
     begins = _beginnings(settings)
-    room = min(_MOST_TOKENS, spec.max_target_positions) - len(begins[0]) - 1
+    room = min(_MOST_TOKENS, most) - len(begins[0]) - 1
     starts = np.linspace(0, max(len(tokens) - room, 0), _TEXTS).astype(int)
     texts = [
         [*begins[index % len(begins)], *tokens[start : start + room], settings.end]
         for index, start in enumerate(starts)
     ]
-    return Calibration(torch.stack(windows), torch.tensor(texts))
+    return torch.tensor(texts)
 
 
 def _beginnings(settings: Transcription) -> Sequence[list[int]]:
     """What stands before texts, of some languages."""
+    if not settings.has_times:
+        return [[settings.start]]
     if not settings.languages:
         return [[settings.start, settings.no_timestamps]]
     return [
@@ -69,7 +94,7 @@ def _beginnings(settings: Transcription) -> Sequence[list[int]]:
     ]
 
 
-def speech(settings: LogMelSettings, seed: int) -> NDArray[np.float64]:
+def speech(settings: LogMelSettings | WaveformSettings, seed: int) -> NDArray[np.float64]:
     """Returns a window of vowels of one voice, with noise and pauses between them: (n_samples,)."""
     random = np.random.default_rng(seed)
     rate, count = settings.sampling_rate, settings.n_samples

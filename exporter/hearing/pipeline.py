@@ -1,8 +1,9 @@
-"""From a Whisper checkpoint to a `.pte` of speech to text: the complete export, in order."""
+"""From a checkpoint to a `.pte` of speech to text: the complete export, in order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,8 +16,11 @@ from exporter.file.pte import TOKENIZER
 from exporter.hearing.calibration import read_calibration
 from exporter.hearing.ctranslate2 import WhisperTensors, log_mel_of, transcription_of
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
+from exporter.hearing.methods import ENCODER, TEXT_DECODER
+from exporter.hearing.moonshine import open_moonshine
 from exporter.hearing.quantize import quantize
 from exporter.hearing.scheme import hearing_scheme
+from exporter.hearing.source import HearingSource
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     read_transcription,
@@ -24,6 +28,7 @@ from exporter.hearing.transcription import (
 )
 from exporter.json_object import read_object
 from exporter.listener import SILENT, Listener
+from exporter.models.moonshine import FAMILY as MOONSHINE_FAMILY
 from exporter.models.whisper import FAMILY, TextDecoder, Whisper, WhisperSpec, WindowEncoder
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import ModuleResult, export_made
@@ -33,7 +38,6 @@ from exporter.module.window_scheme import DEFAULT_SCHEME, describe_scheme
 from exporter.tokenizer.compile import compile_tokenizer
 from quant.scheme import Scheme
 
-ENCODER, TEXT_DECODER = "encoder", "text_decoder"  # methods, by the names of ExecuTorch's runners
 _DELEGATE = "cpu"
 
 
@@ -63,6 +67,43 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
         ExportError, TokenizerError, DelegateError: with the sentence to show.
     """
     directory, scheme = options.directory, hearing_scheme(options.scheme)
+    source = _opened(directory)
+    tokenizer = compile_tokenizer(directory, directory, source.vocab_size, with_template=False)
+    for note in tokenizer.notes:
+        listener.note(note)
+    module_options = ModuleOptions(
+        SourceName(directory / CONFIG, source.model_type),
+        options.out,
+        delegate=options.delegate,
+        etrecord=options.etrecord,
+    )
+
+    def make() -> Mapping[str, Made]:
+        model = source.load()
+        if scheme.name != "none":
+            listener.stage("quantize")
+            source.quantize(model, scheme, listener)
+        return source.methods(model)
+
+    return export_made(
+        module_options,
+        directory,
+        make,
+        {TOKENIZER: tokenizer.data, **source.blobs},
+        listener,
+        copies_inputs=False,
+        facts={"quantization": describe_scheme(scheme)},
+    )
+
+
+def _opened(directory: Path) -> HearingSource[Any]:
+    if not is_ctranslate2(directory):
+        if read_object(directory / CONFIG).get("model_type") == MOONSHINE_FAMILY.model_type:
+            return open_moonshine(directory)
+    return _whisper(directory)
+
+
+def _whisper(directory: Path) -> HearingSource[Whisper]:
     checkpoint = open_whisper(directory)
     if is_ctranslate2(directory):
         sound = log_mel_of(checkpoint.config)
@@ -71,38 +112,20 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
         sound = read_log_mel(directory)
         settings = read_transcription(directory, checkpoint.config.vocab_size)
     _require_fitting(directory, checkpoint.config, sound)
-    tokenizer = compile_tokenizer(
-        directory, directory, checkpoint.config.vocab_size, with_template=False
-    )
-    for note in tokenizer.notes:
-        listener.note(note)
-    blobs = {
-        TOKENIZER: tokenizer.data,
-        LOG_MEL: write_log_mel(sound),
-        TRANSCRIPTION: write_transcription(settings),
-    }
-    source = SourceName(directory / CONFIG, FAMILY.model_type)
-    module_options = ModuleOptions(
-        source, options.out, delegate=options.delegate, etrecord=options.etrecord
-    )
 
-    def make() -> Mapping[str, Made]:
-        model, calibration = load(checkpoint), None
+    def quantized(model: Whisper, scheme: Scheme, listener: Listener) -> None:
+        calibration = None
         if scheme.needs_calibration:
             calibration = read_calibration(directory, checkpoint.config, sound, settings)
-        if scheme.name != "none":
-            listener.stage("quantize")
-            quantize(model, scheme, calibration, listener.progress)
-        return methods_of(model, checkpoint.config, settings.start)
+        quantize(model, scheme, calibration, listener.progress)
 
-    return export_made(
-        module_options,
-        directory,
-        make,
-        blobs,
-        listener,
-        copies_inputs=False,
-        facts={"quantization": describe_scheme(scheme)},
+    return HearingSource(
+        FAMILY.model_type,
+        checkpoint.config.vocab_size,
+        {LOG_MEL: write_log_mel(sound), TRANSCRIPTION: write_transcription(settings)},
+        lambda: load(checkpoint),
+        quantized,
+        lambda model: methods_of(model, checkpoint.config, settings.start),
     )
 
 

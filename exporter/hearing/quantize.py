@@ -3,10 +3,11 @@
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from exporter.hearing.calibration import Calibration
-from exporter.models.whisper import DecoderLayer, Whisper
+from exporter.models.moonshine import Moonshine
+from exporter.models.whisper import Whisper
 from exporter.module.quantize_layers import LayerQuantizer, linears_of, round_convolution
 from quant.modules import QuantizedEmbedding
 from quant.progress import ProgressCallback, ProgressMeter
@@ -16,7 +17,7 @@ from quant.scheme import EMBEDDING_PART, Scheme
 
 @torch.no_grad()
 def quantize(
-    model: Whisper,
+    model: Whisper | Moonshine,
     scheme: Scheme,
     calibration: Calibration | None,
     progress: ProgressCallback | None,
@@ -43,38 +44,24 @@ def quantize(
         _calibrate(model, quantizer, calibration)
     else:
         quantizer.round(model)
-    for name in ("conv1", "conv2"):
+    for name in model.INTEGER_CONVOLUTIONS:
         round_convolution(model.encoder, name)
     rounded = round_weight(table.weight, type, "decoder.embed_tokens", scheme.choice)
     model.decoder.embed_tokens = QuantizedEmbedding(rounded, table.embedding_dim)
     meter.advance("decoder.embed_tokens", table.weight.numel())
 
 
-def _calibrate(model: Whisper, quantizer: LayerQuantizer, calibration: Calibration) -> None:
+def _calibrate(
+    model: Whisper | Moonshine, quantizer: LayerQuantizer, calibration: Calibration
+) -> None:
     encoder, decoder = model.encoder, model.decoder
     states = [encoder.embed(window[None]) for window in calibration.features]
     for index, layer in enumerate(encoder.layers):
-        name = f"encoder.layers.{index}"
-        states = quantizer.solve(name, layer, layer, [(x,) for x in states])
+        run = partial(encoder.run, layer)
+        states = quantizer.solve(f"encoder.layers.{index}", layer, run, [(x,) for x in states])
     states = [encoder.layer_norm(x) for x in states]
-    length = calibration.tokens.shape[1]
-    places = decoder.embed_positions.weight[:length]
-    texts = [decoder.embed_tokens(tokens[None]) + places for tokens in calibration.tokens]
-    hidden = torch.full((length, length), -torch.inf).triu(1)[None, None]
+    texts = [decoder.begin(tokens[None]) for tokens in calibration.tokens]
     for index, layer in enumerate(decoder.layers):
-        assert isinstance(layer, DecoderLayer)
-        run = partial(_read_text, layer, hidden)
+        run = partial(decoder.read, layer)
         heard = [(x, states[at % len(states)]) for at, x in enumerate(texts)]
         texts = quantizer.solve(f"decoder.layers.{index}", layer, run, heard)
-
-
-def _read_text(layer: DecoderLayer, hidden: Tensor, x: Tensor, states: Tensor) -> Tensor:
-    """Runs a layer of the decoder on all tokens of a text at once.
-
-    Args:
-        hidden: what hides later tokens from each.
-        states: of the window that it hears.
-    """
-    attention, nothing = layer.encoder_attn, x.new_empty(1, 0, x.shape[2])
-    window = attention.k_proj(states), attention.v_proj(states)
-    return layer(x, (nothing, nothing), window, hidden)[0]

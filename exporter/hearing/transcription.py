@@ -10,13 +10,14 @@ import flatbuffers
 from exporter.catalogue.weight_files import CONFIG
 from exporter.errors import ExportError
 from exporter.json_object import read_object
-from exporter.models.fields import token_ids
+from exporter.models.fields import count, token_ids
 
 TRANSCRIPTION = "thimble.transcription"  # the name of the blob in a file
 _VERSION = 1
 _IDENTIFIER = b"THTR"
 _FILE = "generation_config.json"
 _NONE = -1  # what stands for a token that there is not
+_LEAST_TOKENS = 8  # of a text, with those around it
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Transcription:
     """
     Attributes:
         start, end: the tokens around every text.
-        no_timestamps: what says that a text has none.
+        no_timestamps: what says that a text has none; a model that never has any knows none.
         transcribe, translate: what a model of several languages is told to do.
         languages: their codes, such as "de", and their tokens.
         suppress: tokens that are never written.
@@ -33,12 +34,17 @@ class Transcription:
 
     start: int
     end: int
-    no_timestamps: int
+    no_timestamps: int = _NONE
     transcribe: int = _NONE
     translate: int = _NONE
     languages: Mapping[str, int] = field(default_factory=dict)
     suppress: tuple[int, ...] = ()
     begin_suppress: tuple[int, ...] = ()
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the model has tokens of times, or of none."""
+        return self.no_timestamps != _NONE
 
 
 def read_transcription(directory: Path, vocab_size: int) -> Transcription:
@@ -68,13 +74,39 @@ def read_transcription(directory: Path, vocab_size: int) -> Transcription:
         begin_suppress=token_ids(fields, "begin_suppress_tokens"),
     )
     tokens = [read.start, read.end, read.no_timestamps, *languages.values(), *tasks.values()]
-    beyond = [one for one in (*tokens, *read.suppress, *read.begin_suppress) if one >= vocab_size]
+    _check_tokens(path, (*tokens, *read.suppress, *read.begin_suppress), vocab_size)
+    return read
+
+
+def read_ends(directory: Path, vocab_size: int) -> tuple[Transcription, int | None]:
+    """Reads the tokens around texts alone, of a model that has no others, and the most tokens of a
+    text with them; None: the file does not say.
+
+    Raises:
+        ExportError: as read_transcription().
+    """
+    path = directory / _FILE
+    fields = read_object(directory / CONFIG)
+    if path.is_file():
+        fields = {**fields, **read_object(path)}
+    read = Transcription(
+        start=_one(path, fields, "decoder_start_token_id"),
+        end=_one(path, fields, "eos_token_id"),
+        suppress=token_ids(fields, "suppress_tokens"),
+        begin_suppress=token_ids(fields, "begin_suppress_tokens"),
+    )
+    _check_tokens(path, (read.start, read.end, *read.suppress, *read.begin_suppress), vocab_size)
+    most = fields.get("max_length")
+    return read, None if most is None else count(fields, "max_length", least=_LEAST_TOKENS)
+
+
+def _check_tokens(path: Path, tokens: Sequence[int], vocab_size: int) -> None:
+    beyond = [one for one in tokens if one >= vocab_size]
     if beyond:
         raise ExportError(
             f"{path} names token {beyond[0]}, but the model has a vocabulary of {vocab_size}; take "
             "both from the same model."
         )
-    return read
 
 
 def _one(path: Path, fields: Mapping[str, Any], name: str) -> int:

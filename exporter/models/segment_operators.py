@@ -23,6 +23,7 @@ _library.define(
     "segment_attention(Tensor query, Tensor key, Tensor value, float scale, int? window, "
     "bool causal) -> Tensor"
 )
+_library.define("sample_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> Tensor")
 _library.define("pool(Tensor x, str pooling) -> Tensor")
 
 
@@ -65,6 +66,12 @@ def segment_attention(
     return out.transpose(1, 2)
 
 
+def sample_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """Norms all rows of x (batch, rows, width) of a sample together, as GroupNorm of one group
+    does."""
+    return F.group_norm(x.transpose(1, 2), 1, weight, bias, eps).transpose(1, 2)
+
+
 def pool(x: Tensor, pooling: Pooling) -> Tensor:
     """Makes one row of each text: x (batch, seq_len, width) to (batch, width)."""
     if pooling == "mean":
@@ -76,6 +83,7 @@ for _name, _function in (
     ("add_positions", add_positions),
     ("rotate", rotate),
     ("segment_attention", segment_attention),
+    ("sample_norm", sample_norm),
     ("pool", pool),
 ):
     _library.impl(_name, _function, "CompositeExplicitAutograd")
@@ -85,6 +93,7 @@ for _name, _function in (
 @torch.library.register_fake("thimble::add_positions", lib=_library)
 @torch.library.register_fake("thimble::rotate", lib=_library)
 @torch.library.register_fake("thimble::segment_attention", lib=_library)
+@torch.library.register_fake("thimble::sample_norm", lib=_library)
 def _like_the_first(first: Tensor, *_: object) -> Tensor:
     return torch.empty_like(first, memory_format=torch.contiguous_format)
 

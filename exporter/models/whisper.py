@@ -159,8 +159,12 @@ class Encoder(nn.Module):
         """Maps a window's features (1, mels, frames) to states (1, frames / 2, d_model)."""
         x = self.embed(features)
         for layer in self.layers:
-            x = layer(x)
+            x = self.run(layer, x)
         return self.layer_norm(x)
+
+    def run(self, layer: nn.Module, x: Tensor) -> Tensor:
+        result: Tensor = layer(x)
+        return result
 
     def embed(self, features: Tensor) -> Tensor:
         """Returns what the first layer reads."""
@@ -181,9 +185,31 @@ class Decoder(nn.Module):
         )
         self.layer_norm = nn.LayerNorm(size)
 
+    def begin(self, tokens: Tensor) -> Tensor:
+        """Returns what the first layer reads of all tokens of a text at once, (1, tokens)."""
+        return self.embed_tokens(tokens) + self.embed_positions.weight[: tokens.shape[1]]
+
+    def read(self, layer: nn.Module, x: Tensor, states: Tensor) -> Tensor:
+        """Runs a layer on all tokens of a text at once.
+
+        Args:
+            states: the encoder's.
+        """
+        assert isinstance(layer, DecoderLayer)
+        attention, nothing = layer.encoder_attn, x.new_empty(1, 0, x.shape[2])
+        window = attention.k_proj(states), attention.v_proj(states)
+        return layer(x, (nothing, nothing), window, later_tokens(x))[0]
+
+
+def later_tokens(x: Tensor) -> Tensor:
+    """What hides later tokens from each of x (1, tokens, size): (1, 1, tokens, tokens)."""
+    return x.new_full((x.shape[1], x.shape[1]), -torch.inf).triu(1)[None, None]
+
 
 class Whisper(nn.Module):
     """All of its weights."""
+
+    INTEGER_CONVOLUTIONS = "conv1", "conv2"  # of the encoder: those that integers may store
 
     def __init__(self, spec: WhisperSpec) -> None:
         super().__init__()
@@ -212,7 +238,7 @@ class TextDecoder(nn.Module):
     def __init__(self, model: Whisper) -> None:
         super().__init__()
         self.decoder = model.decoder
-        self.head = _head(model.decoder.embed_tokens)
+        self.head = tied_head(model.decoder.embed_tokens)
 
     def forward(
         self,
@@ -245,7 +271,7 @@ class TextDecoder(nn.Module):
         return self.head(decoder.layer_norm(x)), new_keys, new_values
 
 
-def _head(table: nn.Embedding | QuantizedEmbedding) -> nn.Module:
+def tied_head(table: nn.Embedding | QuantizedEmbedding) -> nn.Module:
     """The linear whose weight is a table's."""
     if isinstance(table, QuantizedEmbedding):
         return QuantizedLinear(table.quantized_weight, table.embedding_dim)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates import DelegateError, DelegationReport
+from delegates.passes.shorter import mark_shorter
 from exporter.errors import ExportError
 from exporter.module.agreement import ModuleAgreement, compare, hides_nan, references
 from exporter.module.capture import (
@@ -23,6 +24,7 @@ from exporter.module.losses import nan_loss
 from exporter.module.quantize import Quantized
 from exporter.module.rounding import in_float64
 from exporter.module.samples import Sample, samples
+from exporter.module.shorter_signature import with_shorter
 from exporter.module.signature import Signature, signature_of
 from exporter.module.source import Made
 from quant.errors import QuantError
@@ -67,7 +69,10 @@ def capture_method(name: str, made: Made) -> Method:
     check_outputs_are_tensors(program)
     check_nothing_is_random(program)
     check_sizes_are_bounded(program)
-    return Method(made, program, signature_of(name, program, made))
+    signature = signature_of(name, program, made)
+    if made.shorter is not None:
+        mark_shorter(program, made.shorter.among(one.name for one in signature.inputs))
+    return Method(made, program, with_shorter(signature, made))
 
 
 def with_integers(method: Method, quantized: Quantized) -> Method:

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from delegates.methods import FORWARD
 from exporter.errors import ExportError
+from exporter.module.shorter import Shorter
 from exporter.module.source_name import SourceName
 
 _PARTS = ("module", "inputs", "dynamic_shapes", "calibration")
@@ -59,6 +60,7 @@ class Made:
         dynamic_shapes: as torch.export takes them; None: every size is fixed.
         calibration: further examples, on which integers are calibrated and numbers are checked.
         refuses_nan: whether calls refuse a NaN that would be lost.
+        shorter: inputs that may have fewer rows; None: there are none.
     """
 
     module: nn.Module
@@ -66,6 +68,7 @@ class Made:
     dynamic_shapes: Any
     calibration: Sequence[Inputs]
     refuses_nan: bool = True
+    shorter: Shorter | None = None
 
 
 def make_methods(source: SourceName) -> dict[str, Made]:

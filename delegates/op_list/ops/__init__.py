@@ -26,6 +26,7 @@ from delegates.op_list.ops import (
     pool_rows,
     positions,
     rotate,
+    sample_norm,
     segment_attention,
     select_last,
     shared_attention,
@@ -66,6 +67,7 @@ from delegates.op_list.ops.pool import Pool
 from delegates.op_list.ops.pool_rows import PoolRows
 from delegates.op_list.ops.positions import Positions
 from delegates.op_list.ops.rotate import Rotate, Rotation
+from delegates.op_list.ops.sample_norm import SampleNorm
 from delegates.op_list.ops.segment_attention import SegmentAttention
 from delegates.op_list.ops.select_last import SelectLast
 from delegates.op_list.ops.shared_attention import SharedAttention
@@ -100,12 +102,13 @@ KINDS: tuple[type[Op], ...] = (
     Gather,
     PoolRows,
     Depthwise,
+    SampleNorm,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
     *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
     *(positions, segment_attention, pool, patches, concatenate, narrow, constant, affine),
-    *(gather, pool_rows, depthwise),
+    *(gather, pool_rows, depthwise, sample_norm),
 )
 
 
@@ -151,6 +154,7 @@ __all__ = [
     "Positions",
     "Rotate",
     "Rotation",
+    "SampleNorm",
     "SegmentAttention",
     "SelectLast",
     "SharedAttention",

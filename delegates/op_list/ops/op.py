@@ -36,6 +36,7 @@ class Side:
         kernel: numbers that the window sees, `dilation` apart.
         padding: zeros before the picture's first number.
         output: windows.
+        behind: zeros behind the picture's last number.
     """
 
     size: int
@@ -44,6 +45,7 @@ class Side:
     padding: int
     dilation: int
     output: int
+    behind: int = 0
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def sides_of(numbers: Sequence[Sequence[int]]) -> tuple[Side, Side]:
 
 def _side(size: int, kernel: int, stride: int, padding: Sequence[int], dilation: int) -> Side:
     output = windows(size, kernel, stride, padding, dilation)
-    return Side(size, kernel, stride, padding[0], dilation, output)
+    return Side(size, kernel, stride, padding[0], dilation, output, padding[1])
 
 
 MATCHERS: Matchers = {"thimble::patches": (match_patches,)}

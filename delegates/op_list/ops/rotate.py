@@ -42,12 +42,17 @@ class Rotate(Op):
     """
 
     READS: ClassVar = ("input",)
+    BY_SAMPLE: ClassVar = True
     IN_PLACE: ClassVar = ("input",)
 
     input: Rows
     start_pos: Node | None
     num_heads: int
     rotation: Rotation
+
+    @property
+    def version(self) -> int:
+        return 11 if self.output.height else self.VERSION
 
     def fields(self, places: Places) -> list[Field]:
         slots = places.slot(self.input), places.slot(self.output)
@@ -57,7 +62,12 @@ class Rotate(Op):
 def match_rotate(node: Node, values: Values) -> Rotate | None:
     """x * cosines + (second half of x, first half) * sines."""
     cosine_part, sine_part = args_of(node)[:2]
-    if node.kwargs or not is_heads(node) or not _are(cosine_part, sine_part, name="aten::mul"):
+    if (
+        values.by_sample
+        or node.kwargs
+        or not is_heads(node)
+        or not _are(cosine_part, sine_part, name="aten::mul")
+    ):
         return None
     x, cosines = args_of(cosine_part)
     swapped, sines = args_of(sine_part)

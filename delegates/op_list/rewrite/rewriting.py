@@ -83,6 +83,10 @@ class Rewriting(Layouts):
         visit = self._visit_by.get(node.target)
         if str(node.target) == "thimble.linear.default":
             visit = self._by_row
+        elif str(node.target) == "thimble.sample_norm.default":
+            visit = self._by_row
+        elif str(node.target) == "thimble.rotate.default":
+            visit = self._rotated
         elif str(node.target) == "thimble.convolution.default":
             visit = partial(convolve_integers, self)
         placed = visit(node) if visit is not None else None
@@ -237,6 +241,21 @@ class Rewriting(Layouts):
         row = row_of(placed)
         assert row is not None
         return from_rows(rows, row) if width else None
+
+    def _rotated(self, node: Node) -> Placed | None:
+        """Heads (batch, rows, heads, head_dim), by the places of their rows."""
+        source, *tables = node.args
+        placed = self.of_each_sample(source)
+        if placed is None or placed.index.dim() != 4:
+            return None
+        _, height, heads, dim = placed.index.shape
+        rows = self.rows(node, placed, heads * dim)
+        if rows is None:
+            return None
+        heads_of_rows = self.editing.call(node, _aten.view.default, rows, [-1, height, heads, dim])
+        turned = self.editing.call(node, node.target, heads_of_rows, *tables)
+        back = self.editing.call(node, _aten.view.default, turned, [-1, height, heads * dim])
+        return self.natural(back, placed.index.shape)
 
     def _by_matrix(self, node: Node) -> Placed | None:
         """A product with a constant matrix."""

@@ -73,11 +73,10 @@ TensorView TextDecoder::view(size_t input, const void* data) const {
   return {"", spec.type, shape, data};
 }
 
-Status TextDecoder::encode(const std::vector<float>& features) {
-  const TensorSpec& spec = encoder_->inputs[0];
-  const Shape shape{1, spec.sizes[1].least, spec.sizes[2].least};
+Status TextDecoder::encode(const std::vector<float>& numbers, size_t rows) {
+  const Shape shape{1, static_cast<int64_t>(rows), static_cast<int64_t>(numbers.size() / rows)};
   Result<std::vector<Tensor>> window =
-      program_.run(*encoder_, {{"", spec.type, shape, features.data()}});
+      program_.run(*encoder_, {{"", input().type, shape, numbers.data()}});
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   truncate(0);
@@ -100,7 +99,7 @@ Status TextDecoder::step(int32_t token, std::vector<float>* logits) {
   for (const std::vector<float>& cache : cached_) {
     inputs.push_back(view(inputs.size(), cache.data()));
   }
-  for (const Tensor& cache : window_) inputs.push_back(view(inputs.size(), cache.data.data()));
+  for (const Tensor& cache : window_) inputs.push_back(cache.view());
   const Result<std::vector<Tensor>> outputs = program_.run(*decoder_, inputs);
   if (!outputs.ok()) return outputs.status();
   logits->resize(vocab_size());

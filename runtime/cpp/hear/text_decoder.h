@@ -17,15 +17,15 @@ class TextDecoder {
   /// Loads the methods `encoder` and `text_decoder` of an open program, which must outlive it.
   static Result<std::unique_ptr<TextDecoder>> load(TensorProgram& program);
 
-  /// Numbers that encode() takes: features of a window, [n_mels][frames].
-  size_t n_mels() const { return static_cast<size_t>(encoder_->inputs[0].sizes[1].least); }
-  size_t frames() const { return static_cast<size_t>(encoder_->inputs[0].sizes[2].least); }
+  /// What encode() takes.
+  const TensorSpec& input() const { return encoder_->inputs[0]; }
   size_t vocab_size() const { return static_cast<size_t>(decoder_->outputs[0].sizes[2].least); }
   /// The most tokens of a text.
   size_t max_tokens() const { return max_tokens_; }
 
   /// Reads a window; the next token is the first of a text.
-  Status encode(const std::vector<float>& features);
+  /// \param numbers [rows][...], as input() has them.
+  Status encode(const std::vector<float>& numbers, size_t rows);
 
   /// Drops the tokens behind the first `count`.
   void truncate(size_t count);

@@ -93,7 +93,7 @@ Status TextWriter::read_prompt(const std::string& language, TextScores* scores) 
     if (!token.ok()) return token.status();
     behind = {*token, options_.translate ? settings_.translate : settings_.transcribe};
   }
-  if (!options_.timestamps) behind.push_back(settings_.no_timestamps);
+  if (!options_.timestamps && settings_.has_times()) behind.push_back(settings_.no_timestamps);
   decoder_.truncate(0);
   Status status;
   for (const int32_t token : before_) {
@@ -101,8 +101,10 @@ Status TextWriter::read_prompt(const std::string& language, TextScores* scores) 
   }
   if (status.ok()) status = decoder_.step(settings_.start, &logits_);
   if (!status.ok()) return status;
-  const float no_speech = logits_[static_cast<size_t>(settings_.no_speech())];
-  scores->no_speech_prob = std::exp(no_speech - log_sum(logits_));
+  if (settings_.has_times()) {
+    const float no_speech = logits_[static_cast<size_t>(settings_.no_speech())];
+    scores->no_speech_prob = std::exp(no_speech - log_sum(logits_));
+  }
   for (const int32_t token : behind) {
     if (status.ok()) status = decoder_.step(token, &logits_);
   }

@@ -1,18 +1,14 @@
 #include "hear/transcriber.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 namespace thimble {
 namespace {
 
-constexpr double kCutSeconds = 5;      // at the end of a window, where it may be cut
-constexpr size_t kLeastTokens = 8;     // of a text, with what begins it
-constexpr double kQuietSeconds = 0.2;  // that are compared
-constexpr double kLatestBegin = 1;     // seconds before the first text with timestamps
-constexpr size_t kStep = 2;            // frames from one timestamp to the next
+constexpr size_t kLeastTokens = 8;  // of a text, with what begins it
+constexpr double kLatestBegin = 1;  // seconds before the first text with timestamps
+constexpr size_t kStep = 2;         // frames from one timestamp to the next
 
 const uint8_t* bytes_of(std::string_view blob) {
   return reinterpret_cast<const uint8_t*>(blob.data());
@@ -35,17 +31,16 @@ Result<std::unique_ptr<Transcriber>> Transcriber::load(Result<PteFile> file,
 
 Status Transcriber::load_settings() {
   const std::string_view tokenizer = program_->named_data("thimble.tokenizer");
-  const std::string_view sound = program_->named_data("thimble.log_mel");
   const std::string_view settings = program_->named_data("thimble.transcription");
-  if (tokenizer.empty() || sound.empty() || settings.empty()) {
+  Result<std::unique_ptr<SoundReader>> reader = SoundReader::load(*program_);
+  if (!reader.ok()) return reader.status();
+  reader_ = std::move(*reader);
+  if (tokenizer.empty() || settings.empty()) {
     return Status::error("it is not a model that hears: export one with python -m exporter");
   }
   Result<Tokenizer> read = Tokenizer::load(bytes_of(tokenizer), tokenizer.size());
   if (!read.ok()) return read.status();
   tokenizer_ = std::make_unique<Tokenizer>(std::move(*read));
-  Result<LogMelSettings> log_mel = LogMelSettings::load(bytes_of(sound), sound.size());
-  if (!log_mel.ok()) return log_mel.status();
-  log_mel_ = std::make_unique<LogMel>(std::move(*log_mel));
   Result<TranscriptionSettings> stored =
       TranscriptionSettings::load(bytes_of(settings), settings.size());
   if (!stored.ok()) return stored.status();
@@ -53,16 +48,17 @@ Status Transcriber::load_settings() {
   Result<std::unique_ptr<TextDecoder>> decoder = TextDecoder::load(*program_);
   if (!decoder.ok()) return decoder.status();
   decoder_ = std::move(*decoder);
-  const LogMelSettings& window = log_mel_->settings();
   if (decoder_->max_tokens() < kLeastTokens) {
     return Status::error("its texts have no room for a token: export it again");
   }
-  if (window.n_mels != decoder_->n_mels() || window.frames() != decoder_->frames()) {
-    return Status::error("its features do not fit its encoder: export it again");
+  if (!reader_->fits(decoder_->input())) {
+    return Status::error("its sound does not fit its encoder: export it again");
   }
   const auto vocab_size = static_cast<int32_t>(decoder_->vocab_size());
-  std::vector<int32_t> tokens{settings_.start, settings_.end, settings_.no_timestamps,
-                              settings_.no_speech()};
+  std::vector<int32_t> tokens{settings_.start, settings_.end};
+  if (settings_.has_times()) {
+    tokens.insert(tokens.end(), {settings_.no_timestamps, settings_.no_speech()});
+  }
   tokens.insert(tokens.end(), settings_.suppress.begin(), settings_.suppress.end());
   tokens.insert(tokens.end(), settings_.begin_suppress.begin(), settings_.begin_suppress.end());
   for (const Language& language : settings_.languages) tokens.push_back(language.token);
@@ -81,16 +77,13 @@ Status Transcriber::load_settings() {
   return {};
 }
 
-double Transcriber::frame_s() const {
-  const LogMelSettings& settings = log_mel_->settings();
-  return static_cast<double>(settings.hop_length) / settings.sampling_rate;
-}
+double Transcriber::frame_s() const { return reader_->frame_s(); }
 
 Status Transcriber::check(const TranscribeOptions& options) const {
   if (settings_.languages.empty() && options.translate) {
     return Status::error("the model knows English alone and cannot translate: leave it out");
   }
-  const size_t times = log_mel_->settings().frames() / kStep + 1;
+  const size_t times = reader_->most() / kStep + 1;
   const size_t first = static_cast<size_t>(settings_.first_time());
   if (options.timestamps && decoder_->vocab_size() != first + times) {
     return Status::error("the model has no tokens of times: leave timestamps out");
@@ -105,42 +98,28 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   Status status = check(options);
   if (status.ok()) status = writer_->begin(options);
   if (!status.ok()) return status;
-  const LogMelSettings& settings = log_mel_->settings();
-  const ResampledSound sound(pcm, settings.sampling_rate);
-  std::vector<float> part;
+  const ResampledSound sound(pcm, reader_->rate());
   bool ended = false;  // stays so if the caller takes it back
   const auto interrupted = [&] {
     ended = ended || (options.interrupted != nullptr && *options.interrupted);
     return ended;
   };
-  const Result<float> largest = this->largest(sound, interrupted, &part);
-  if (!largest.ok()) return largest.status();
-  const size_t frames = log_mel_->frames(sound), most = settings.frames();
-  const size_t spoken = std::max<size_t>(1, sound.size() / settings.hop_length);
+  status = reader_->begin(sound, interrupted);
+  if (!status.ok()) return status;
+  const size_t frames = reader_->frames(), most = reader_->most(), spoken = reader_->spoken();
   Transcript transcript;
   transcript.language = options.language;
-  std::vector<float> features(settings.n_mels * most);
+  std::vector<float> numbers;
   for (size_t begin = 0, used = 0; begin < spoken && !interrupted(); begin += used) {
     const size_t count = std::min(most, frames - begin);
-    if (frames > most || begin > 0) {  // else it is what was searched for the largest
-      part.resize(settings.n_mels * count);
-      log_mel_->compute(sound, begin, count, part.data());
-    }
-    used = begin + count < frames && !options.timestamps ? quietest_end(part) : count;
-    float silence = std::max(LogMel::kLeast, *largest - LogMel::kRange);
-    const bool silent =
-        std::all_of(part.begin(), part.end(), [&](float feature) { return feature <= silence; });
-    LogMel::normalize(*largest, part.size(), part.data());
-    LogMel::normalize(*largest, 1, &silence);
-    // Behind a cut as behind the end of a sound; behind that, with timestamps, as transformers.
-    std::fill(features.begin(), features.end(), options.timestamps ? 0 : silence);
-    for (size_t mel = 0; mel < settings.n_mels; ++mel) {
-      std::copy_n(&part[mel * count], used, &features[mel * most]);
-    }
+    reader_->read(begin, count);
+    used = begin + count < frames && !options.timestamps ? reader_->quietest_end() : count;
     std::vector<int32_t> tokens;
     TextScores scores;
-    if (!silent) status = decoder_->encode(features);
-    if (!silent && status.ok()) status = writer_->write(&transcript.language, &tokens, &scores);
+    if (reader_->encode(used, options.timestamps, &numbers)) {
+      status = decoder_->encode(numbers, reader_->rows());
+      if (status.ok()) status = writer_->write(&transcript.language, &tokens, &scores);
+    }
     if (!status.ok()) return status;
     for (Segment& segment : segments_of(options, begin, used, tokens, &used)) {
       for (double* time : {&segment.begin_s, &segment.end_s}) {
@@ -183,47 +162,6 @@ std::vector<Segment> Transcriber::segments_of(const TranscribeOptions& options, 
     segments.push_back(std::move(segment));
   }
   return segments;
-}
-
-Result<float> Transcriber::largest(const ResampledSound& sound,
-                                   const std::function<bool()>& interrupted,
-                                   std::vector<float>* part) const {
-  const size_t frames = log_mel_->frames(sound), most = log_mel_->settings().frames();
-  float largest = -std::numeric_limits<float>::infinity();
-  for (size_t first = 0; first < frames && !interrupted(); first += most) {
-    const size_t count = std::min(most, frames - first);
-    part->resize(log_mel_->settings().n_mels * count);
-    log_mel_->compute(sound, first, count, part->data());
-    for (const float feature : *part) {
-      if (!std::isfinite(feature)) {
-        return Status::error("the sound has samples that are not finite numbers: write it again");
-      }
-      largest = std::max(largest, feature);
-    }
-  }
-  return largest;
-}
-
-size_t Transcriber::quietest_end(const std::vector<float>& features) const {
-  const LogMelSettings& settings = log_mel_->settings();
-  const size_t frames = settings.frames();
-  const double per_second = static_cast<double>(settings.sampling_rate) / settings.hop_length;
-  const auto wide = static_cast<size_t>(kQuietSeconds * per_second) + 1;
-  const auto reach = std::min(frames / 2, static_cast<size_t>(kCutSeconds * per_second));
-  std::vector<double> loudness(frames, 0.0);
-  for (size_t mel = 0; mel < settings.n_mels; ++mel) {
-    for (size_t i = 0; i < frames; ++i) loudness[i] += features[mel * frames + i];
-  }
-  size_t best = frames;
-  double least = std::numeric_limits<double>::infinity();
-  for (size_t begin = frames - reach; begin + wide <= frames; ++begin) {
-    double sum = 0;
-    for (size_t i = begin; i < begin + wide; ++i) sum += loudness[i];
-    if (sum > least) continue;
-    least = sum;
-    best = begin + wide / 2;
-  }
-  return best;
 }
 
 }  // namespace thimble

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "core/status.h"
+#include "hear/sound_reader.h"
 #include "hear/text_decoder.h"
 #include "hear/text_writer.h"
 #include "hear/timestamps.h"
 #include "hear/transcription_settings.h"
-#include "sound/log_mel.h"
 #include "tensors/tensor_program.h"
 #include "tokenizer/tokenizer.h"
 
@@ -61,13 +61,6 @@ class Transcriber {
  private:
   explicit Transcriber(std::unique_ptr<TensorProgram> program) : program_(std::move(program)) {}
   Status load_settings();
-  /// The largest of the logarithms of a sound; fails if one is not finite.
-  /// \param interrupted ends the search.
-  /// \param part is left with the features of its last window, which may be the only one.
-  Result<float> largest(const ResampledSound& sound, const std::function<bool()>& interrupted,
-                        std::vector<float>* part) const;
-  /// Where a window ends, in frames behind its begin; `features` are its.
-  size_t quietest_end(const std::vector<float>& features) const;
   /// A window's segments, and how many of its frames they have.
   std::vector<Segment> segments_of(const TranscribeOptions& options, size_t begin, size_t count,
                                    const std::vector<int32_t>& tokens, size_t* used) const;
@@ -75,7 +68,7 @@ class Transcriber {
 
   const std::unique_ptr<TensorProgram> program_;
   std::unique_ptr<TextDecoder> decoder_;
-  std::unique_ptr<LogMel> log_mel_;
+  std::unique_ptr<SoundReader> reader_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TranscriptionSettings settings_;
   std::unique_ptr<Timestamps> timestamps_;

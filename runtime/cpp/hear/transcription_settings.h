@@ -23,10 +23,12 @@ struct TranscriptionSettings {
   /// The token of a language's code; fails if the model does not know it.
   Result<int32_t> language(const std::string& code) const;
 
+  /// Whether the model has tokens of times and of silence.
+  bool has_times() const { return no_timestamps >= 0; }
   /// The token of silence, in all vocabularies the one before that of no timestamps.
   int32_t no_speech() const { return no_timestamps - 1; }
   /// That of a window's begin: one for each step of time up to its end follow.
-  int32_t first_time() const { return no_timestamps + 1; }
+  int32_t first_time() const { return has_times() ? no_timestamps + 1 : INT32_MAX; }
 
   int32_t start = 0, end = 0;  ///< the tokens around every text
   int32_t transcribe = -1, translate = -1;

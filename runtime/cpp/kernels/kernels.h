@@ -8,6 +8,7 @@
 /// float operations are IEEE, in one order, fused only where a kernel says so.
 
 #include "kernels/layout/layout.h"
+#include "kernels/norms.h"
 #include "kernels/shared/cache.h"
 #include "kernels/shared/function.h"
 
@@ -138,18 +139,6 @@ struct XieluArgs {
   float alpha_p;
   float alpha_n;
   float beta;
-  size_t n;
-  float* y;
-};
-
-/// y = (x - mean) / sqrt(mean of (x - mean)^2 + eps) * weight + bias, for n numbers; y may be x.
-/// The mean is taken in two parts, the second that of x - the first: so numbers far from 0 lose
-/// nothing. Sums are those of rms_norm; the last product and sum are fused.
-struct LayerNormArgs {
-  const float* x;
-  const float* weight;  ///< [n] or null: all 1
-  const float* bias;    ///< [n] or null: all 0
-  float eps;
   size_t n;
   float* y;
 };
@@ -363,6 +352,10 @@ struct Variant {
   /// all 1. The sum of squares: 16 fused chains, of equal index % 16, added in halves.
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y);
   void (*layer_norm)(const LayerNormArgs&);
+  void (*center)(const CenterArgs&);
+  /// The sums of x - shift, and of their squares, of n numbers: 16 chains, those of squares fused,
+  /// added as lane_sum() does.
+  void (*moments)(const float* x, size_t n, float shift, float sums[2]);
   void (*xielu)(const XieluArgs&);
   /// x = exp(x - the largest x) / their sum, for n >= 1 numbers. The sum: 16 chains, of equal index
   /// % 16, added as lane_sum() does.

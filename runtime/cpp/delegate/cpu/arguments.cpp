@@ -31,14 +31,16 @@ Status wrong_argument(size_t index, const std::string& expected) {
                        ": export the model again");
 }
 
-/// Gives an output of a program by sample as many samples as the call has; what else its shape says
-/// is as it was exported.
-Status shape_samples(const Slot& slot, size_t index, size_t samples, Tensor* tensor) {
+/// Gives an output of a program by sample as many samples as the call has, and as many rows as they
+/// have where these may be fewer; what else its shape says is as it was exported.
+/// \param shorter whether they may.
+Status shape_samples(const Slot& slot, size_t index, size_t samples, bool shorter, Tensor* tensor) {
   SizesType sizes[kMostDims];
   const auto dims = static_cast<size_t>(tensor->dim());
   size_t numbers = 1;
   for (size_t dim = 1; dim < dims; ++dim) {
     sizes[dim] = static_cast<SizesType>(tensor->size(static_cast<ssize_t>(dim)));
+    if (shorter && dims == 3 && dim == 1) sizes[dim] = static_cast<SizesType>(slot.height);
     numbers *= static_cast<size_t>(sizes[dim]);
   }
   if (numbers != slot.height * slot.width) {
@@ -49,6 +51,10 @@ Status shape_samples(const Slot& slot, size_t index, size_t samples, Tensor* ten
     return wrong_argument(index, "large enough for " + std::to_string(samples) + " samples");
   }
   return {};
+}
+
+bool may_be_shorter(const Program& program, size_t input) {
+  return std::find(program.shorter.begin(), program.shorter.end(), input) != program.shorter.end();
 }
 
 }  // namespace
@@ -80,6 +86,7 @@ Status read_inputs(const Program& program, Span<EValue*> args, Call* call) {
   }
   int64_t start_pos = 0;
   call->rows = 0;
+  call->heights.assign(program.by_sample ? program.inputs.size() : 0, 0);
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const EValue& value = *args[i];
     call->inputs[i] = nullptr;
@@ -95,7 +102,12 @@ Status read_inputs(const Program& program, Span<EValue*> args, Call* call) {
     size_t rows = count;
     if (program.inputs[i].role == Role::kRows) {
       const Slot& slot = program.slots[program.inputs[i].slot];
-      const size_t numbers = slot.width * (program.by_sample ? slot.height : 1);
+      size_t numbers = slot.width * (program.by_sample ? slot.height : 1);
+      if (may_be_shorter(program, i) && tensor.dim() > 0 && tensor.size(0) == 1 &&
+          count % slot.width == 0 && count > 0 && count < numbers) {
+        numbers = count;
+      }
+      if (program.by_sample) call->heights[i] = numbers / slot.width;
       if (tensor.scalar_type() != ScalarType::Float || count % numbers != 0) {
         return wrong_argument(i, "rows of " + std::to_string(numbers) + " float32 numbers");
       }
@@ -137,7 +149,8 @@ Status shape_outputs(const Program& program, Span<EValue*> args, Call* call) {
     }
     const Slot& slot = program.slots[program.outputs[i].slot];
     if (program.by_sample) {
-      const Status status = shape_samples(slot, index, call->rows, &tensor);
+      const Status status =
+          shape_samples(slot, index, call->rows, !program.shorter.empty(), &tensor);
       if (!status.ok()) return status;
       call->outputs[i] = tensor.mutable_data_ptr<float>();
       continue;

@@ -114,9 +114,10 @@ class CpuBackend final : public BackendInterface {
     auto* delegate = static_cast<Delegate*>(handle);
     CpuExecutor& executor = *delegate->executor;
     Call& call = delegate->call;
-    const Program& program = executor.program();
     AskedSegments asked = executor.session().take_asked();
-    Status status = read_inputs(program, args, &call);
+    Status status = read_inputs(executor.whole_program(), args, &call);
+    if (status.ok()) status = executor.fit(call);
+    const Program& program = executor.program();
     if (status.ok()) {
       status = choose_segments(program, executor.session(), std::move(asked), &call);
     }

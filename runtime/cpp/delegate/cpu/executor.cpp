@@ -114,14 +114,33 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(
 
 CpuExecutor::~CpuExecutor() { session_->remove_program(number_); }
 
+Status CpuExecutor::fit(const Call& call) {
+  if (whole_.shorter.empty()) return {};
+  bool same = true, whole = true;
+  for (size_t i = 0; i < whole_.inputs.size(); ++i) {
+    if (whole_.inputs[i].role != Role::kRows) continue;
+    const uint32_t slot = whole_.inputs[i].slot;
+    same = same && program_->slots[slot].height == call.heights[i];
+    whole = whole && whole_.slots[slot].height == call.heights[i];
+  }
+  if (same) return {};
+  program_ = &whole_;
+  if (whole) return {};
+  Result<Program> shorter = shortened(whole_, call.heights);
+  if (!shorter.ok()) return shorter.status();
+  shortened_ = std::move(*shorter);
+  program_ = &shortened_;
+  return {};
+}
+
 Status CpuExecutor::check(const Call& call) const {
   for (const Segment& segment : call.segments) {
     const int32_t cache = segment.cache;
-    Status status = check_call_rows(program_, session_->length(cache), segment);
-    if (status.ok() && program_.keeps()) {
+    Status status = check_call_rows(*program_, session_->length(cache), segment);
+    if (status.ok() && program_->keeps()) {
       status = session_->check_start(number_, cache, static_cast<size_t>(segment.start_pos));
     }
-    if (status.ok() && program_.original > 0) status = session_->check_table(segment);
+    if (status.ok() && program_->original > 0) status = session_->check_table(segment);
     if (!status.ok()) return status;
     if (session_->adapter_of(number_, cache) == adapter_of(call).index) continue;
     return Status::error(
@@ -133,12 +152,12 @@ Status CpuExecutor::check(const Call& call) const {
 void CpuExecutor::bind(const Call& call) {
   for (size_t slot = 0; slot < slots_.size(); ++slot) slots_[slot] = workspace_.slot(slot);
   for (size_t i = 0; i < call.inputs.size(); ++i) {
-    const uint32_t slot = program_.inputs[i].slot;
+    const uint32_t slot = program_->inputs[i].slot;
     if (call.inputs[i] == nullptr || !workspace_.is_bound(slot)) continue;
     slots_[slot] = const_cast<float*>(call.inputs[i]);  // which no op writes to
   }
   for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const uint32_t slot = program_.outputs[i].slot;
+    const uint32_t slot = program_->outputs[i].slot;
     if (slots_[slot] != nullptr) continue;
     slots_[slot] = call.logits != nullptr ? call.logits : call.outputs[i];
   }
@@ -152,22 +171,22 @@ CallAdapter CpuExecutor::adapter_of(const Call& call) const {
 Status CpuExecutor::run(const Call& call) {
   const Result<Range> last = find_last_rows(call.segments);
   if (!last.ok()) return last.status();
-  Status status = check_call_tokens(program_, call.tokens, program_.tokens_of(call.rows));
+  Status status = check_call_tokens(*program_, call.tokens, program_->tokens_of(call.rows));
   if (!status.ok()) return status;
   bind(call);
   segments_.clear();
   size_t first = 0;
   for (const Segment& segment : call.segments) {
     const auto start_pos = static_cast<size_t>(segment.start_pos);
-    if (program_.keeps()) session_->return_to(number_, segment.cache, start_pos);
-    const bool is_long = program_.original > 0 && session_->choose_table(segment);
+    if (program_->keeps()) session_->return_to(number_, segment.cache, start_pos);
+    const bool is_long = program_->original > 0 && session_->choose_table(segment);
     segments_.push_back({first, segment.rows, start_pos, &session_->caches(number_, segment.cache),
                          segments_.size(), is_long});
     first += segment.rows;
   }
   session_->team().run([&](size_t thread) { run_on(thread, call, *last); });
   for (const Segment& segment : call.segments) {
-    if (!program_.keeps()) break;
+    if (!program_->keeps()) break;
     session_->set_written(number_, segment.cache, static_cast<size_t>(segment.start_pos),
                           segment.rows);
   }
@@ -177,10 +196,10 @@ Status CpuExecutor::run(const Call& call) {
 
 void CpuExecutor::give_last(const Call& call, size_t count) const {
   for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const Value& value = program_.outputs[i];
-    const Slot& slot = program_.slots[value.slot];
+    const Value& value = program_->outputs[i];
+    const Slot& slot = program_->slots[value.slot];
     const size_t rows = slot.is_per_segment() ? call.segments.size() : count;
-    if (program_.by_sample || slot.has_all_rows() || rows == 0 ||
+    if (program_->by_sample || slot.has_all_rows() || rows == 0 ||
         slots_[value.slot] == call.outputs[i])
       continue;
     std::copy_n(slots_[value.slot] + (rows - 1) * slot.width, slot.width, call.outputs[i]);
@@ -188,7 +207,7 @@ void CpuExecutor::give_last(const Call& call, size_t count) const {
 }
 
 void CpuExecutor::run_on(size_t thread, const Call& call, Range last) {
-  OpContext context{program_,
+  OpContext context{*program_,
                     kernels_,
                     weights_,
                     floats_,
@@ -202,7 +221,7 @@ void CpuExecutor::run_on(size_t thread, const Call& call, Range last) {
                     {},
                     {},
                     OpTimer(thread == 0 ? call.tracer : nullptr)};
-  if (program_.needs_segments) return run_segments(call, context);
+  if (program_->needs_segments) return run_segments(call, context);
   // Chunks of the same size, in complete tiles except the last.
   const size_t most = workspace_.chunk_rows();
   const size_t chunks = (call.rows + most - 1) / most;
@@ -229,7 +248,7 @@ void CpuExecutor::run_chunk(const Call& call, const Chunk& chunk, OpContext& con
   context.chunk = chunk;
   context.piece = {0, chunk.rows, 0, nullptr};
   take_inputs(call, context);
-  for (const Op& op : program_.ops) {
+  for (const Op& op : program_->ops) {
     const std::optional<OpRows> op_rows = rows_of(op, chunk);
     if (!op_rows.has_value()) continue;
     run_op(op, *op_rows, context);
@@ -254,7 +273,7 @@ void CpuExecutor::run_op(const Op& op, OpRows rows, OpContext& context) const {
             context.piece = piece_of(segment, context.chunk);
             if (context.piece.rows == 0) continue;
             const OpRows some =
-                program_.by_sample ? OpRows{0, op.height} : rows_in(rows, context.piece);
+                program_->by_sample ? OpRows{0, op.height} : rows_in(rows, context.piece);
             if (some.count > 0 || op.runs_for_all) run(some);
           }
           context.piece = whole;

@@ -39,7 +39,12 @@ class CpuExecutor {
   CpuExecutor(const CpuExecutor&) = delete;
   CpuExecutor& operator=(const CpuExecutor&) = delete;
 
-  const Program& program() const { return program_; }
+  /// The program that memory is planned for, and that of the last call's samples.
+  const Program& whole_program() const { return whole_; }
+  const Program& program() const { return *program_; }
+
+  /// Prepares for the rows that a call's samples have.
+  Status fit(const Call& call);
 
   kernels::CacheType cache_type() const { return cache_type_; }
 
@@ -55,7 +60,8 @@ class CpuExecutor {
               std::vector<kernels::PackedWeight> weights, const float* floats,
               std::vector<const uint16_t*> adapters, std::shared_ptr<Session> session,
               Workspace workspace, kernels::CacheType cache_type, uint32_t number)
-      : program_(std::move(program)),
+      : whole_(std::move(program)),
+        program_(&whole_),
         kernels_(kernels),
         weights_(std::move(weights)),
         floats_(floats),
@@ -64,7 +70,7 @@ class CpuExecutor {
         workspace_(std::move(workspace)),
         cache_type_(cache_type),
         number_(number),
-        slots_(program_.slots.size()) {}
+        slots_(whole_.slots.size()) {}
 
   void bind(const Call& call);
   CallAdapter adapter_of(const Call& call) const;
@@ -78,7 +84,9 @@ class CpuExecutor {
   /// Copies the last row of the logits to the program's own output, where that is elsewhere.
   void give_last(const Call& call, size_t count) const;
 
-  const Program program_;
+  const Program whole_;
+  Program shortened_{};     ///< the same for fewer rows
+  const Program* program_;  ///< one of them
   const kernels::Variant& kernels_;
   const std::vector<kernels::PackedWeight> weights_;
   const float* const floats_;

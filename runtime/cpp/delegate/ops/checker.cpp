@@ -319,6 +319,11 @@ void Checker::check_arguments() {
         "it rotates heads, and takes no position");
   check(!from_zero || program_.has_positions(), "it reads whole texts, of any length");
   check(!from_zero || !program_.keeps(), "it reads whole texts, and has a cache");
+  for (const uint32_t input : program_.shorter) {
+    check(program_.by_sample && input < program_.inputs.size() &&
+              program_.inputs[input].role == Role::kRows,
+          "input " + std::to_string(input) + " cannot be shorter");
+  }
   check(!program_.outputs.empty(), "it has no output");
   for (const Value& value : program_.outputs) {
     check(value.role == Role::kRows, "an output is not rows");
@@ -328,7 +333,21 @@ void Checker::check_arguments() {
 
 Status check_program(Program* program) {
   Status status = Checker(program).check_all();
-  return status.ok() ? find_rows(program) : status;
+  if (status.ok()) status = find_rows(program);
+  if (!status.ok() || program->shorter.empty()) return status;
+  std::vector<size_t> heights;  // what shortens must say what the program says of whole samples
+  for (const Value& input : program->inputs) {
+    heights.push_back(input.role == Role::kRows ? program->slots[input.slot].height : 0);
+  }
+  const Result<Program> same = shortened(*program, heights);
+  bool fits = same.ok();
+  for (size_t i = 0; fits && i < program->slots.size(); ++i) {
+    fits = same->slots[i].height == program->slots[i].height;
+  }
+  if (fits) return {};
+  return Status::error(
+      "the CPU delegate's program is damaged: it cannot run on shorter samples: export the model "
+      "again");
 }
 
 }  // namespace thimble::cpu

@@ -16,6 +16,11 @@ struct ConcatenateOp {
   static ConcatenateOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
+  bool shorten(Heights* heights) const {
+    const size_t before = heights->of(first), behind = heights->of(second);
+    if (columns) return before == behind && heights->by_row(first, output);
+    return heights->set(output, before + behind);
+  }
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 };

@@ -14,6 +14,7 @@ struct ConstantOp {
   static ConstantOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
+  bool shorten(Heights* heights) const { return heights->is_whole(output); }
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 };

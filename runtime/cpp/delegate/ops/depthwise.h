@@ -21,6 +21,10 @@ struct DepthwiseOp {
   static DepthwiseOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
+  bool shorten(Heights* heights) {
+    return window.shorten(heights->of(input)) &&
+           heights->set(output, static_cast<size_t>(window.outputs()));
+  }
   WorkspaceNeeds needs(const Program& program, const kernels::Variant&, size_t) const;
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 

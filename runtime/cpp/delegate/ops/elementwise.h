@@ -18,6 +18,10 @@ struct ElementwiseOp {
   static ElementwiseOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
+  bool shorten(Heights* heights) const {
+    const bool alone = !kernels::is_binary(function);
+    return (alone || heights->of(other) == heights->of(input)) && heights->by_row(input, output);
+  }
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 

@@ -19,6 +19,7 @@ struct GatherOp {
   static GatherOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
+  bool shorten(Heights* heights) const { return heights->by_whole(input, output); }
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 };

@@ -16,6 +16,9 @@ struct GluOp {
   static GluOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
+  bool shorten(Heights* heights) const {
+    return heights->of(gate) == heights->of(up) && heights->by_row(gate, output);
+  }
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 };

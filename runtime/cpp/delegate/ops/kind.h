@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/flatbuffer.h"
+#include "delegate/ops/heights.h"
 #include "kernels/kernels.h"
 
 /// \file
@@ -17,6 +18,9 @@
 /// - read(): reads its fields from the table, which may hold any number;
 /// - check(): checks that they refer to things that exist;
 /// - walk(): tells which rows of its inputs it reads, from the rows of its output that are read;
+/// - shorten(): where it runs on shorter samples than it was exported for: adapts to the rows of
+/// its
+///   inputs, and sets those of its output; returns whether it can;
 /// - needs(): tells what it uses of the workspace;
 /// - run(): does its work on one thread: begins the event of its last part and returns what that
 ///   does. The caller waits for all threads before the next op.

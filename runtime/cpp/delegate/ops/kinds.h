@@ -24,6 +24,7 @@
 #include "delegate/ops/pool_rows.h"
 #include "delegate/ops/positions.h"
 #include "delegate/ops/rotate.h"
+#include "delegate/ops/sample_norm.h"
 #include "delegate/ops/segment_attention.h"
 #include "delegate/ops/select_last.h"
 #include "delegate/ops/shared_attention.h"
@@ -32,10 +33,10 @@
 namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
-using OpKind =
-    std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
-                 SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
-                 LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp, PatchesOp,
-                 ConcatenateOp, NarrowOp, ConstantOp, AffineOp, GatherOp, PoolRowsOp, DepthwiseOp>;
+using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
+                            GluOp, SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp,
+                            SharedAttentionOp, ColumnsOp, LayerNormOp, PositionsOp,
+                            SegmentAttentionOp, PoolOp, XieluOp, PatchesOp, ConcatenateOp, NarrowOp,
+                            ConstantOp, AffineOp, GatherOp, PoolRowsOp, DepthwiseOp, SampleNormOp>;
 
 }  // namespace thimble::cpu

@@ -31,6 +31,7 @@ struct LinearOp {
   static LinearOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
+  bool shorten(Heights* heights) const { return heights->by_row(input, output); }
   WorkspaceNeeds needs(const Program& program, const kernels::Variant& kernels,
                        size_t threads) const;
   Work run(const Op& op, OpRows rows, OpContext& context) const;

@@ -17,6 +17,10 @@ struct PatchesOp {
   static PatchesOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
+  bool shorten(Heights* heights) {
+    return !planar && window.shorten(heights->of(input)) &&
+           heights->set(output, static_cast<size_t>(window.outputs()));
+  }
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 

@@ -24,7 +24,7 @@ void RotateOp::check(Checker* checker) const {
   if (!checker->check(rows > original, "has no angles")) return;
   checker->has_floats(cosines, rows * half);
   checker->has_floats(sines, rows * half);
-  checker->takes_positions(rows - original);
+  checker->has_positions(input, rows - original);
 }
 
 void RotateOp::walk(RowNeeds* rows) const { rows->reads(input, rows->written(output)); }

@@ -11,7 +11,8 @@ constexpr uint32_t kMostSide = uint32_t{1} << 20;
 
 Side Side::read(const FlatbufferTable& table) {
   return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1), table.scalar<uint32_t>(2),
-          table.scalar<uint32_t>(3), table.scalar<uint32_t>(4), table.scalar<uint32_t>(5)};
+          table.scalar<uint32_t>(3), table.scalar<uint32_t>(4), table.scalar<uint32_t>(5),
+          table.scalar<uint32_t>(6)};
 }
 
 void Side::check(Checker* checker) const {
@@ -19,7 +20,22 @@ void Side::check(Checker* checker) const {
     checker->check(number >= 1 && number <= kMostSide,
                    "has a window of " + std::to_string(number) + " numbers");
   }
-  checker->check(padding <= kMostSide, "has a padding of " + std::to_string(padding));
+  for (const uint32_t zeros : {padding, behind}) {
+    checker->check(zeros <= kMostSide, "has a padding of " + std::to_string(zeros));
+  }
+}
+
+bool Side::shorten(size_t numbers) {
+  const size_t all = numbers + padding + behind, span = size_t{dilation} * (kernel - 1) + 1;
+  if (numbers > size || all < span) return false;
+  size = static_cast<uint32_t>(numbers);
+  output = static_cast<uint32_t>((all - span) / stride + 1);
+  return true;
+}
+
+bool Window::shorten(size_t numbers) {
+  if (vertical.size == 1) return horizontal.shorten(numbers);
+  return numbers % horizontal.size == 0 && vertical.shorten(numbers / horizontal.size);
 }
 
 void Window::check(uint32_t output, Checker* checker) const {

@@ -13,15 +13,18 @@ class Checker;
 
 /// How a window moves along one side of a picture: the table `Side` of program.fbs.
 struct Side {
-  uint32_t size;      ///< of the picture
-  uint32_t kernel;    ///< numbers that the window sees
-  uint32_t stride;    ///< between two windows
-  uint32_t padding;   ///< zeros before the picture's first number
-  uint32_t dilation;  ///< between two numbers of a window
-  uint32_t output;    ///< windows
+  uint32_t size;        ///< of the picture
+  uint32_t kernel;      ///< numbers that the window sees
+  uint32_t stride;      ///< between two windows
+  uint32_t padding;     ///< zeros before the picture's first number
+  uint32_t dilation;    ///< between two numbers of a window
+  uint32_t output;      ///< windows
+  uint32_t behind = 0;  ///< zeros behind the picture's last number
 
   static Side read(const FlatbufferTable& table);
   void check(Checker* checker) const;
+  /// Moves along so many numbers instead; returns whether there is a window.
+  bool shorten(size_t numbers);
 
   /// The numbers of window `at` that lie in the picture.
   Range inside(size_t at) const {
@@ -49,6 +52,9 @@ struct Window {
   }
   /// Checks both sides, of an operator that writes a row of `output` for each window.
   void check(uint32_t output, Checker* checker) const;
+
+  /// Moves over so many numbers instead: of a sound, or of fewer lines of a picture.
+  bool shorten(size_t numbers);
 
   uint64_t size() const { return uint64_t{vertical.size} * horizontal.size; }
   uint64_t taps() const { return uint64_t{vertical.kernel} * horizontal.kernel; }

@@ -19,6 +19,7 @@ struct Call {
   size_t rows = 0;                   ///< of all segments
   const int64_t* tokens = nullptr;   ///< [rows], or null
   std::vector<const float*> inputs;  ///< in the order of Program::inputs; null where not rows
+  std::vector<size_t> heights;       ///< rows of a sample of each, of a program by sample; or empty
   std::vector<float*> outputs;       ///< in the order of Program::outputs
   float* logits = nullptr;           ///< of all rows that get them; null: the output has the last
   executorch::runtime::EventTracer* tracer = nullptr;

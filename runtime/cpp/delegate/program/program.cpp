@@ -103,6 +103,7 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
   for (size_t i = 0; i < slots.size(); ++i) {
     program.slots.push_back({slots[i], false, program.by_sample ? heights[i] : 0});
   }
+  program.shorter = root.vector<uint32_t>(13).copy();
   const FlatbufferTables caches = root.tables(4);
   for (size_t i = 0; i < caches.size(); ++i) {
     const FlatbufferTable cache = caches[i];

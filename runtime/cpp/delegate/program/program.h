@@ -19,7 +19,7 @@
 namespace thimble::cpu {
 
 /// Those that are read. Each has all that the ones before have.
-inline constexpr uint32_t kFirstProgramVersion = 6, kProgramVersion = 10;
+inline constexpr uint32_t kFirstProgramVersion = 6, kProgramVersion = 11;
 
 struct Weight {
   std::string key;
@@ -118,9 +118,10 @@ struct Program {
   size_t num_positions = SIZE_MAX;  ///< that caches and tables have, where there are any
   bool needs_segments = false;      ///< whole: a part of one has no meaning
   size_t original = 0;  ///< longest text that uses the first rows of rotary tables; 0: they are one
-  bool by_sample = false;    ///< every slot has a fixed height: a segment is a sample
-  size_t sample_tokens = 0;  ///< that each sample has, of a program by sample that embeds
-  uint32_t checksum = 0;     ///< of the whole blob
+  bool by_sample = false;              ///< every slot has a fixed height: a segment is a sample
+  std::vector<uint32_t> shorter = {};  ///< inputs, of a program by sample, that may have fewer rows
+  size_t sample_tokens = 0;            ///< that each sample has, of a program by sample that embeds
+  uint32_t checksum = 0;               ///< of the whole blob
 
   bool embeds() const { return num_tokens != SIZE_MAX; }
   /// Whether calls read what earlier ones have written.
@@ -136,6 +137,10 @@ struct Program {
 
 /// Reads and checks `size` bytes at `data`, which are not kept. Any bytes may be given.
 Result<Program> read_program(const uint8_t* data, size_t size);
+
+/// Returns a program by sample for one sample of fewer rows, in the memory of the whole one.
+/// \param heights of each input; those that are not rows count nothing.
+Result<Program> shortened(const Program& whole, const std::vector<size_t>& heights);
 
 /// Checks the references in a program that was just read, and sets the derived fields of Program.
 /// Called by read_program().

@@ -30,6 +30,8 @@ void shrink(const ShrinkArgs& args);
 void expand(const ExpandArgs& args);
 void rms_norm(const float* x, const float* weight, float eps, size_t n, float* y);
 void layer_norm(const LayerNormArgs& args);
+void center(const CenterArgs& args);
+void moments(const float* x, size_t n, float shift, float sums[2]);
 void xielu(const XieluArgs& args);
 void softmax(float* x, size_t n);
 void hadamard(const float* x, size_t n, size_t block, float* y);

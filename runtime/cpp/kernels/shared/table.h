@@ -25,6 +25,8 @@ constexpr Variant table(const char* name, uint32_t required, Tile tile, size_t f
       expand,
       rms_norm,
       layer_norm,
+      center,
+      moments,
       xielu,
       softmax,
       hadamard,

@@ -156,6 +156,86 @@ bool windows_see_what_is_inside() {
   return true;
 }
 
+constexpr uint32_t kMostRows = 41;
+
+/// A sound of any length: a step of two rows, a norm of all, a depthwise convolution, rotation and
+/// attention.
+class SoundModel : public test::ProgramBuilder {
+ public:
+  /// \param rows that a sound has at most.
+  explicit SoundModel(uint32_t rows) {
+    program.by_sample = true;
+    program.shorter = {0};
+    constexpr cpu::Side kOne{1, 1, 1, 0, 1, 1};
+    const uint32_t steps = (rows - 1) / 2 + 1;
+    const cpu::Side two{rows, 3, 2, 1, 1, steps, 1}, each{steps, 3, 1, 1, 1, steps, 1};
+    const uint32_t sound = add(kColumns, rows), patches = add(3 * kColumns, steps);
+    program.inputs = {{cpu::Role::kRows, sound}};
+    add_op(cpu::PatchesOp{sound, patches, false, {kOne, two}});
+    const uint32_t first = add(kColumns, steps), along = add(kColumns, steps);
+    add_op(linear(patches, first,
+                  add_weight(kColumns, 3 * kColumns, kernels::WeightFormat::kFloat32)));
+    add_op(cpu::SampleNormOp{first, first, add_floats(kColumns, 1, 0.2f),
+                             add_floats(kColumns, 0, 1), 1e-5f});
+    add_op(cpu::DepthwiseOp{
+        first, along, add_floats(3 * kColumns, 0, 1), {}, kernels::Function::kAdd, {kOne, each}});
+    constexpr size_t kAngles = kMostRows * kColumns / 4;
+    add_op(cpu::RotateOp{along, along, 2, add_floats(kAngles, 0, 1), add_floats(kAngles, 0, 1)});
+    const uint32_t attended = add(kColumns, steps), output = add(kColumns, steps);
+    add_op(cpu::SegmentAttentionOp{along, 0, first, 0, first, 0, attended, 2, 2, 0.4f, 0,
+                                   UINT32_MAX, 1});
+    add_op(linear(attended, output, add_weight(kColumns, kColumns, kernels::WeightFormat::kInt8)));
+    program.outputs = {{cpu::Role::kRows, output}};
+  }
+
+ private:
+  uint32_t add(size_t width, size_t height) {
+    const uint32_t slot = add_slot(width);
+    program.slots[slot].height = height;
+    return slot;
+  }
+};
+
+/// The output for the first rows of a sound; empty after an error.
+std::vector<float> heard(test::LoadedModel* loaded, const std::vector<float>& sound, size_t rows) {
+  std::vector<float> output(kMostRows * kColumns, 0.0f);
+  cpu::Call call;
+  call.rows = 1;
+  call.segments = {{0, 0, 1}};
+  call.inputs = {sound.data()};
+  call.heights = {rows};
+  call.outputs = {output.data()};
+  cpu::CpuExecutor& executor = loaded->executor();
+  if (!executor.fit(call).ok() || !executor.check(call).ok() || !executor.run(call).ok()) return {};
+  return output;
+}
+
+/// Whatever was heard before, and however many threads there are.
+bool shorter_sounds_are_as_if_exported_so() {
+  test::Numbers numbers(7);
+  std::vector<float> sound(kMostRows * kColumns);
+  for (float& number : sound) number = numbers.real();
+  const SoundModel longest(kMostRows);
+  for (const kernels::Variant* variant : kernels::all_variants()) {
+    if ((variant->required & ~kernels::cpu_features()) != 0) continue;
+    for (const int32_t threads : {1, 3}) {
+      test::LoadedModel loaded(longest, *variant, threads);
+      for (const uint32_t rows : {kMostRows, 1u, 22u, 23u, kMostRows}) {
+        const SoundModel alike(rows);
+        test::LoadedModel own(alike, kernels::scalar::kVariant, 1);
+        const std::vector<float> expected = heard(&own, sound, rows);
+        if (!expect(!expected.empty(), "a program of its own") ||
+            !expect(same_bits(heard(&loaded, sound, rows), expected), variant->name))
+          return false;
+      }
+      if (!expect(heard(&loaded, sound, kMostRows + 1).empty(), "a sound that is too long") ||
+          !expect(!heard(&loaded, sound, 5).empty(), "one after it"))
+        return false;
+    }
+  }
+  return true;
+}
+
 template <typename Kind>
 Kind& first(cpu::Program* program) {
   for (cpu::Op& op : program->ops) {
@@ -214,6 +294,8 @@ const test::Damage kDamages[] = {
     {[](cpu::Program* p) { first<cpu::PoolRowsOp>(p).count = 0; }, "has 20 indices"},
     {[](cpu::Program* p) { p->caches.push_back({"cache", 1, 8, 64}); }, "it keeps something"},
     {[](cpu::Program* p) { p->by_sample = false; }, "is of a program by sample"},
+    {[](cpu::Program* p) { p->shorter = {3}; }, "input 3 cannot be shorter"},
+    {[](cpu::Program* p) { p->shorter = {0}; }, "it cannot run on shorter samples"},
 };
 
 bool damaged_programs() { return test::all_are_refused(SamplesModel().program, kDamages); }
@@ -221,8 +303,10 @@ bool damaged_programs() { return test::all_are_refused(SamplesModel().program, k
 }  // namespace
 
 int main(int argc, char** argv) {
-  const test::Case cases[] = {{"several_samples_are_each_alone", several_samples_are_each_alone},
-                              {"windows_see_what_is_inside", windows_see_what_is_inside},
-                              {"damaged_programs", damaged_programs}};
+  const test::Case cases[] = {
+      {"several_samples_are_each_alone", several_samples_are_each_alone},
+      {"windows_see_what_is_inside", windows_see_what_is_inside},
+      {"shorter_sounds_are_as_if_exported_so", shorter_sounds_are_as_if_exported_so},
+      {"damaged_programs", damaged_programs}};
   return test::run_cases(cases, argc, argv);
 }

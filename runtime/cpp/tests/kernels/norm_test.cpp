@@ -111,10 +111,43 @@ bool layer_norm_of_no_numbers() {
   return true;
 }
 
+/// What a norm of several rows is made of.
+bool moments_and_center() {
+  for (size_t n : kSizes) {
+    const std::vector<float> x = reals(n, 1, 4.0f), weight = reals(n, 2, 2.0f);
+    std::vector<float> got;
+    const auto run = [&](const Variant& variant) {
+      std::vector<float> out = x;
+      float sums[2];
+      variant.moments(x.data(), n, 1.5f, sums);
+      variant.center({x.data(), weight.data(), nullptr, 1.5f, 0.25f, 2.0f, n, out.data()});
+      out.insert(out.end(), sums, sums + 2);
+      return out;
+    };
+    if (!same_for_all(run, &got)) return false;
+    double sum = 0, squares = 0, size = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const double away = x[i] - 1.5;
+      sum += away;
+      squares += away * away;
+      size += std::fabs(away);
+      const double expected = (away - 0.25) * 2 * weight[i];
+      if (std::fabs(got[i] - expected) > 4 * kEpsilon * (std::fabs(expected) + 16))
+        return expect(false, "the centered numbers");
+    }
+    const double tolerance = (n / 16.0 + 8) * kEpsilon;
+    if (!expect(std::fabs(got[n] - sum) <= tolerance * size, "the sum") ||
+        !expect(std::fabs(got[n + 1] - squares) <= tolerance * squares, "the sum of squares"))
+      return false;
+  }
+  return true;
+}
+
 constexpr Case kCases[] = {{"rms_norm", rms_norm},
                            {"plain_norm", plain_norm},
                            {"layer_norm", layer_norm},
-                           {"layer_norm_of_no_numbers", layer_norm_of_no_numbers}};
+                           {"layer_norm_of_no_numbers", layer_norm_of_no_numbers},
+                           {"moments_and_center", moments_and_center}};
 
 }  // namespace
 

@@ -1,0 +1,142 @@
+"""Moonshine's checkpoints as sources of an export."""
+
+from pathlib import Path
+
+import torch
+
+from exporter.catalogue.weight_files import CONFIG
+from exporter.checkpoint.checkpoint import Checkpoint
+from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
+from exporter.errors import ExportError
+from exporter.hearing.calibration import raw_calibration
+from exporter.hearing.methods import ENCODER, TEXT_DECODER
+from exporter.hearing.quantize import quantize
+from exporter.hearing.source import HearingSource
+from exporter.hearing.transcription import (
+    TRANSCRIPTION,
+    Transcription,
+    read_ends,
+    write_transcription,
+)
+from exporter.hearing.waveform import (
+    WAVEFORM,
+    WaveformSettings,
+    read_waveform,
+    write_waveform,
+)
+from exporter.json_object import read_object
+from exporter.listener import Listener
+from exporter.models.moonshine import (
+    FAMILY,
+    ROW,
+    Moonshine,
+    MoonshineSpec,
+    SoundEncoder,
+    StepDecoder,
+    rows_of,
+    states_of,
+)
+from exporter.module.shorter import Shorter
+from exporter.module.source import Inputs, Made
+from quant.scheme import Scheme
+
+
+def open_moonshine(directory: Path) -> HearingSource[Moonshine]:
+    """
+    Raises:
+        ExportError: a file is missing or damaged, or the model is not supported.
+    """
+    path = directory / CONFIG
+    try:
+        config = FAMILY.spec(read_object(path))
+    except ExportError as error:
+        raise ExportError(f"{path}: {error}") from None
+    files = open_files(directory)
+    weights = NamedTensors(files, {name: name for name in stored_names(files)})
+    checkpoint = Checkpoint(config, directory, directory.resolve().name, weights, FAMILY)
+    ends, most_tokens = read_ends(directory, config.vocab_size)
+    most_tokens = min(most_tokens or config.max_position_embeddings, config.max_position_embeddings)
+    sound = _waveform(directory, most_tokens)
+    most = states_of(sound.most)
+
+    def empty() -> Moonshine:
+        with torch.device("meta"):
+            return Moonshine(config, most)
+
+    checkpoint.check(empty())
+
+    def load() -> Moonshine:
+        model = empty()
+        checkpoint.load_into(model, "")
+        return model.eval().requires_grad_(False)
+
+    def quantized(model: Moonshine, scheme: Scheme, listener: Listener) -> None:
+        calibration = None
+        if scheme.needs_calibration:
+            calibration = raw_calibration(directory, most_tokens, sound, ends)
+        quantize(model, scheme, calibration, listener.progress)
+
+    return HearingSource(
+        FAMILY.model_type,
+        config.vocab_size,
+        {WAVEFORM: write_waveform(sound), TRANSCRIPTION: write_transcription(ends)},
+        load,
+        quantized,
+        lambda model: _methods(model, config, sound, ends, most_tokens),
+    )
+
+
+def _waveform(directory: Path, most_tokens: int) -> WaveformSettings:
+    """The longest sound is the shortest that makes so many states, or one more: the lowest rows of
+    what is computed of it are those of a shorter one only where no convolution leaves a rest."""
+    fields = read_waveform(directory)
+    rows = fields.seconds * fields.sampling_rate // ROW
+    states = max(states_of(rows), 1)
+    while states in (1, most_tokens, most_tokens + 1):  # sizes that the decoder has, too
+        states += 1
+    return WaveformSettings(fields.sampling_rate, ROW, rows_of(1), rows_of(states))
+
+
+def _methods(
+    model: Moonshine,
+    spec: MoonshineSpec,
+    sound: WaveformSettings,
+    ends: Transcription,
+    most: int,
+) -> dict[str, Made]:
+    """Returns the file's methods, with examples of their inputs."""
+    generator = torch.Generator().manual_seed(0)
+
+    def layers(rows: int) -> list[torch.Tensor]:
+        return [
+            torch.randn(1, rows, spec.hidden_size, generator=generator)
+            for _ in range(spec.decoder_num_hidden_layers)
+        ]
+
+    states = states_of(sound.most)
+    bias = torch.full((1, 1, 1, most + 1), -torch.inf)
+    bias[..., : most // 2] = 0
+    bias[..., -1] = 0
+    step = (
+        *(torch.tensor([[ends.start]]), torch.tensor([[most // 2]]), bias),
+        *(layers(most), layers(most), layers(states), layers(states)),
+    )
+    rows = 0.1 * torch.randn(1, sound.most, sound.row, generator=generator)
+    return {
+        ENCODER: Made(
+            SoundEncoder(model).eval(),
+            Inputs((rows,)),
+            None,
+            (),
+            refuses_nan=False,
+            shorter=Shorter("rows", ("sound",), sound.least),
+        ),
+        TEXT_DECODER: Made(
+            StepDecoder(model, spec, most).eval(),
+            Inputs(step),
+            None,
+            (),
+            refuses_nan=False,
+            shorter=Shorter("states", ("cross_keys", "cross_values"), 1),
+        ),
+    }
