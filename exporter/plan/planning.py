@@ -21,7 +21,7 @@ from exporter.plan.rotary_notes import rotary_notes
 from exporter.plan.widths import choose_default_widths, within_budget
 from exporter.seeing.sight import open_sight
 from exporter.text.calibration import with_own_text
-from exporter.text.prepare import NO_TEXT, prepare_text
+from exporter.text.prepare import NO_TEXT, prepare_text, with_pictures
 from quant.cache.store import Cache, default_size
 from quant.machine.ranks import ALONE, Ranks
 from quant.machine.resources import Resources
@@ -38,7 +38,9 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
         )
     plan = read_plan(options, listener)
     if options.sees and is_seeing(plan.checkpoint.directory):
-        plan = replace(plan, sight=open_sight(plan.checkpoint.directory))
+        sight = open_sight(plan.checkpoint.directory)
+        text = with_pictures(plan.text, sight.settings.place)
+        plan = replace(plan, sight=sight, text=text)
         _require_unrotated_rows(plan)
     if plan.text.template_fault:
         listener.note(
