@@ -306,9 +306,9 @@ Status check(const Options& options) {
         "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
         "model of language: pass one of both");
   }
-  if (!options.images.empty() && (!options.prompt || options.chat || options.embed)) {
+  if (!options.images.empty() && (!options.prompt || options.embed)) {
     return Status::error(
-        "--image needs -p TEXT, which may be empty, and neither --chat nor --embed");
+        "--image needs -p TEXT, which may be empty, and not --embed; a chat takes /image FILE");
   }
   if (!options.images.empty() && !options.session.empty()) {
     return Status::error(

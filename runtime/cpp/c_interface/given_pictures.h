@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+
+#include "c_interface/thimble_pictures.h"
+#include "core/status.h"
+#include "runner/runner.h"
+
+namespace thimble {
+
+/// Takes pictures into a text of the runner's model, in order, one decoded at a time. Fails with
+/// the first that cannot be read.
+Result<Pictures> see_given(const Runner& runner, const thimble_picture* pictures, size_t count);
+
+}  // namespace thimble
