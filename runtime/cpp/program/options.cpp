@@ -310,10 +310,6 @@ Status check(const Options& options) {
     return Status::error(
         "--image needs -p TEXT, which may be empty, and not --embed; a chat takes /image FILE");
   }
-  if (!options.images.empty() && !options.session.empty()) {
-    return Status::error(
-        "a session with pictures cannot be saved: leave out --session, or --image");
-  }
   if (hears && (options.chat || options.embed || options.takes_tensors())) {
     return Status::error(
         "--audio is for a model that hears, not with --chat, --embed or tensors: leave these out");

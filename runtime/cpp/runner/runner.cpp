@@ -6,7 +6,6 @@
 
 #include "answer/answer.h"
 #include "model/recorder.h"
-#include "model/session_file.h"
 #include "see/prompt_with_pictures.h"
 
 namespace thimble {
@@ -80,8 +79,7 @@ Result<std::vector<int32_t>> Runner::encode_pieces(const std::vector<Piece>& pie
 }
 
 Status Runner::hold_pictures(const std::vector<int32_t>& tokens) {
-  if (std::none_of(tokens.begin(), tokens.end(), is_row)) return {};
-  if (!sight_.ok()) return sight_.status();
+  if (!sight_.ok()) return {};
   Result<Pictures> held = (*sight_)->hold(tokens);
   if (!held.ok()) return held.status();
   pictures_ = std::move(*held);
@@ -152,42 +150,6 @@ Result<SessionHandle*> Runner::own_session(const char* verb) const {
   const Status status = choose_cache();
   if (!status.ok()) return status;
   return session;
-}
-
-Status Runner::save(const std::string& path) const {
-  const Result<SessionHandle*> session = own_session("saved");
-  if (!session.ok()) return session.status();
-  if (std::any_of(cached_.begin(), cached_.end(), is_row)) {
-    return Status::error("a session with pictures cannot be saved: leave out --session");
-  }
-  const Status allowed = model_->file().check_output(path);
-  if (!allowed.ok()) return allowed;
-  SavedSession saved;
-  saved.fingerprint = model_->file().fingerprint();
-  saved.tokens = cached_;
-  saved.messages = conversations_.current();
-  const Status status = (*session)->save(&saved.cache);
-  return status.ok() ? write_session(path, saved) : status;
-}
-
-Status Runner::restore(const std::string& path) {
-  const Result<SessionHandle*> session = own_session("restored");
-  if (!session.ok()) return session.status();
-  Result<SavedSession> saved = read_session(path, model_->file().fingerprint());
-  if (!saved.ok()) return saved.status();
-  const Status status = (*session)->restore(saved->cache.data(), saved->cache.size());
-  if (!status.ok()) {
-    return Status::error("cannot restore the session " + path + ": " + status.message());
-  }
-  cached_ = std::move(saved->tokens);
-  if ((*session)->length() == static_cast<int64_t>(cached_.size())) {
-    conversations_.restore(std::move(saved->messages));
-    return {};
-  }
-  cached_.clear();
-  (void)(*session)->truncate(0).ok();
-  return Status::error("the session " + path +
-                       " has different numbers of positions and tokens: delete it");
 }
 
 Result<std::unique_ptr<Runner>> Runner::fork() const {
@@ -365,8 +327,8 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
                         const TextCallback& on_text) {
   const std::vector<int32_t> text = with_places(tokens);
   Status status = model_->check_context(text);
-  if (status.ok()) status = hold_pictures(tokens);
   if (status.ok()) status = check_bias(options.sampler.changes, program().vocab_size());
+  if (status.ok()) status = hold_pictures(tokens);
   if (!status.ok()) return status;
   Stopwatch watch;
   Result<const float*> logits = prefill(tokens, options.interrupted);

@@ -84,8 +84,7 @@ Status Sight::load_methods() {
   return {};
 }
 
-Status Sight::see(const Picture& picture, size_t most_rows, Pictures* text) {
-  Tiles tiles(picture, settings_);
+Status Sight::see(Tiles tiles, size_t most_rows, Pictures* text) {
   size_t rows = settings_.rows * tiles.count();
   for (const auto& before : *text) rows += before->count;
   if (rows > most_rows) {

@@ -45,7 +45,10 @@ class Sight {
   /// Takes a picture into a text behind `text`, those before it; its rows are computed when they
   /// are needed. Fails if all have more than `most_rows`, or if those of all texts have too many
   /// bytes. May be called from any thread.
-  Status see(const Picture& picture, size_t most_rows, Pictures* text);
+  Status see(const Picture& picture, size_t most_rows, Pictures* text) {
+    return see(Tiles(picture, settings_), most_rows, text);
+  }
+  Status see(Tiles tiles, size_t most_rows, Pictures* text);
 
   /// The pictures of a text, which are known as long as they are held. Fails if one is not known
   /// any more. May be called from any thread.
