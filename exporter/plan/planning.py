@@ -19,7 +19,7 @@ from exporter.plan.plan import Plan, empty_model
 from exporter.plan.requirements import require_supported
 from exporter.plan.rotary_notes import rotary_notes
 from exporter.plan.widths import choose_default_widths, within_budget
-from exporter.seeing.sight import open_sight
+from exporter.seeing.sight import open_sight, picture_note
 from exporter.text.calibration import with_own_text
 from exporter.text.prepare import NO_TEXT, prepare_text, with_pictures
 from quant.cache.store import Cache, default_size
@@ -41,6 +41,7 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
         sight = open_sight(plan.checkpoint.directory)
         text = with_pictures(plan.text, sight.settings.place)
         plan = replace(plan, sight=sight, text=text)
+        listener.note(picture_note(sight, plan.checkpoint.config.hidden_size, plan.max_context_len))
         _require_unrotated_rows(plan)
     if plan.text.template_fault:
         listener.note(
