@@ -9,6 +9,7 @@ from runtime.answer_options import AnswerOptions, read_options
 from runtime.binding.c_arguments import text_of, utf8_of
 from runtime.binding.library import ERROR_SIZE, library
 from runtime.errors import RunnerError
+from runtime.pictures import Part, PictureMessage
 from runtime.runner import Runner
 
 _OF_PROGRAM = "run it with -p instead of --chat"  # what the library says without a template
@@ -54,7 +55,7 @@ class Chat:
 
     def say(
         self,
-        message: str,
+        message: str | list[Part] | tuple[Part, ...],
         max_new_tokens: int | None = None,
         **options: Unpack[AnswerOptions],
     ) -> Generator[str, None, None]:
@@ -64,11 +65,19 @@ class Chat:
         Closing the iterator ends the answer; the part generated so far stays in the conversation. A
         message that does not fit the context together with the system prompt is an error, and is
         not added to the conversation.
+
+        Args:
+            message: a text; or, of a model that sees, a list of pictures and then texts, as
+                Runner.generate() takes them.
         """
         answer = read_options(max_new_tokens, options, self._runner.sampling)
         self._dropped_turns.value = 0
         dropped_turns = ctypes.byref(self._dropped_turns)
-        say = self._chosen(library().thimble_chat_say)
+        say = library().thimble_chat_say
+        if isinstance(message, list | tuple):
+            with_pictures = PictureMessage(message)
+            say, message = with_pictures.say, with_pictures.text
+        say = self._chosen(say)
         return self._runner._stream(say, message, answer, dropped_turns)
 
     def add(self, message: str, answer: str) -> None:

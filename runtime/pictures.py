@@ -4,11 +4,12 @@ import ctypes
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runtime.binding.c_arguments import encoded, text_of
-from runtime.binding.library import ERROR_SIZE, Picture, TileCallback, library
+from runtime.binding.c_arguments import encoded, read_tokens, text_of
+from runtime.binding.library import ERROR_SIZE, Picture, Piece, TileCallback, library
 from runtime.errors import RunnerError
 
 if TYPE_CHECKING:
@@ -17,6 +18,24 @@ if TYPE_CHECKING:
 
 # A text, or {"image": ...}: a path, the bytes of a file, or pixels.
 Part = str | Mapping[str, Any]
+BLIND = (
+    "the model does not see: leave the pictures out, or load one that was exported with what sees"
+)
+
+
+class Pictures:
+    """Pictures as the library takes them; `array` is valid as long as this."""
+
+    def __init__(self, images: Iterable[object]) -> None:
+        """
+        Raises:
+            RunnerError: one is none, or cannot be read.
+        """
+        self._kept = [_read(image) for image in images]
+        self.array = (Picture * len(self._kept))(*(picture for picture, _ in self._kept))
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
 
 class PicturePrompt:
@@ -24,7 +43,6 @@ class PicturePrompt:
 
     Attributes:
         text: the prompt, with the model's template around it and a place for each picture.
-        pictures: as the library takes them; valid as long as this.
     """
 
     def __init__(self, parts: Sequence[Part], form: bytes) -> None:
@@ -35,22 +53,19 @@ class PicturePrompt:
         Raises:
             RunnerError: a part is something else, or cannot be read; or the model does not see.
         """
-        pictures = [part for part in parts if not isinstance(part, str)]
+        pictures = [_image(part) for part in parts if not isinstance(part, str)]
         if pictures and not form:
-            raise RunnerError(
-                "the model does not see: leave the pictures out, or load one that was exported "
-                "with what sees"
-            )
+            raise RunnerError(BLIND)
         known = json.loads(form) if form else {"place": "", "before": "", "after": ""}
         texts = [part if isinstance(part, str) else known["place"] for part in parts]
         self.text = "".join((known["before"], *texts, known["after"]))
-        self._kept = [_read(part) for part in pictures]
-        self.pictures = (Picture * len(self._kept))(*(picture for picture, _ in self._kept))
+        self._pictures = Pictures(pictures)
 
     def generate(self, handle: int, prompt: bytes, size: int, *answer: object) -> int:
         """Calls thimble_generate_with_pictures() as thimble_generate() is called."""
         function = library().thimble_generate_with_pictures
-        return int(function(handle, prompt, size, self.pictures, len(self.pictures), *answer))
+        pictures = self._pictures
+        return int(function(handle, prompt, size, pictures.array, len(pictures), *answer))
 
 
 def picture_tiles(settings: bytes, image: object) -> "list[NDArray[np.float32]]":
@@ -72,7 +87,7 @@ def picture_tiles(settings: bytes, image: object) -> "list[NDArray[np.float32]]"
         tiles.append(np.ctypeslib.as_array(numbers, (3, height, width)).copy())
         return 1
 
-    picture, _kept = _read({"image": image})
+    picture, _kept = _read(image)
     error, lib = ctypes.create_string_buffer(ERROR_SIZE), library()
     arguments = ctypes.byref(picture), TileCallback(receive), None
     if lib.thimble_picture_tiles(settings, len(settings), *arguments, error, ERROR_SIZE):
@@ -80,13 +95,71 @@ def picture_tiles(settings: bytes, image: object) -> "list[NDArray[np.float32]]"
     return tiles
 
 
-def _read(part: Part) -> tuple[Picture, object]:
-    """Returns a picture as the library takes it, and what owns its bytes."""
+class PictureMessage:
+    """A message of a chat: pictures, then a text.
+
+    Attributes:
+        text: that of the message.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        """
+        Raises:
+            RunnerError: a part is something else, or cannot be read; or a picture follows a text.
+        """
+        texts = [part for part in parts if isinstance(part, str)]
+        images = [_image(part) for part in parts if not isinstance(part, str)]
+        if any(isinstance(part, str) for part in parts[: len(images)]):
+            raise RunnerError("a picture follows a text: in a chat, pass pictures before the text")
+        self.text = "".join(texts)
+        self._pictures = Pictures(images)
+
+    def say(self, handle: int, message: bytes, size: int, *answer: object) -> int:
+        """Calls thimble_chat_say_with_pictures() as thimble_chat_say() is called."""
+        function = library().thimble_chat_say_with_pictures
+        pictures = self._pictures
+        return int(function(handle, message, size, pictures.array, len(pictures), *answer))
+
+
+class SeenTokens(list[int]):
+    """Tokens of a text with pictures: those below 0 are rows of pictures, which the model knows as
+    long as this exists."""
+
+    def __init__(self, handle: int, pictures: Pictures, pieces: "ctypes.Array[Piece]") -> None:
+        """
+        Args:
+            pieces: the text, with a place for each picture.
+
+        Raises:
+            RunnerError: a picture is none, there are not as many places, or the model does not see.
+        """
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        see, encode = library().thimble_see, library().thimble_encode_seen
+        seen = see(handle, pictures.array, len(pictures), error, ERROR_SIZE)
+        if not seen:
+            raise RunnerError(text_of(error))
+        weakref.finalize(self, library().thimble_seen_free, seen)
+
+        def fill(ids: "ctypes.Array[ctypes.c_int32]") -> int:
+            text = pieces, len(pieces), ids, len(ids), error, ERROR_SIZE
+            count: int = encode(handle, seen, *text)
+            if count < 0:
+                raise RunnerError(text_of(error))
+            return count
+
+        super().__init__(read_tokens(fill, sum(piece.size for piece in pieces), more=1))
+
+
+def _image(part: object) -> object:
     if not isinstance(part, Mapping) or set(part) != {"image"}:
         raise RunnerError(
             f"a part of the prompt is {part!r}, but must be a text or {{'image': ...}}"
         )
-    image = part["image"]
+    return part["image"]
+
+
+def _read(image: object) -> tuple[Picture, object]:
+    """Returns a picture as the library takes it, and what owns its bytes."""
     if isinstance(image, str | os.PathLike):
         image = _file(image)
     if isinstance(image, bytes | bytearray | memoryview):

@@ -24,7 +24,7 @@ from runtime.binding.logprobs import TokenLogprob, collector
 from runtime.binding.runner_handle import RunnerHandle
 from runtime.binding.settings import asking
 from runtime.errors import RunnerError
-from runtime.pictures import Part, PicturePrompt
+from runtime.pictures import Part, PicturePrompt, Pictures, SeenTokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -223,7 +223,15 @@ class Runner(RunnerHandle):
             text = library().thimble_token_text(self._open(), token, ctypes.byref(size))
             return ctypes.string_at(text, size.value) if size.value else b""
 
-    def encode_pieces(self, pieces: Sequence[tuple[str, bool]]) -> list[int]:
+    @property
+    def sees(self) -> bool:
+        """Whether the model takes pictures."""
+        with self._control:
+            return bool(library().thimble_picture_form(self._open()))
+
+    def encode_pieces(
+        self, pieces: Sequence[tuple[str, bool]], images: Sequence[object] = ()
+    ) -> list[int]:
         """Returns the tokens of pieces that are read as one text, without BOS.
 
         Like encode(), it may be called at any time, also while an Engine is open.
@@ -231,14 +239,20 @@ class Runner(RunnerHandle):
         Args:
             pieces: texts, each with whether it may contain special tokens; in the others they are
                 plain text.
+            images: a picture for each of the template's places in them, as in generate(). An
+                Engine takes the tokens as they are, as long as they exist: below 0 are rows of
+                pictures.
 
         Raises:
-            RunnerError: a piece is not such a pair, or the runner is closed.
+            RunnerError: a piece is not such a pair, a picture cannot be read, there are not as many
+                places, the model does not see, or the runner is closed.
         """
-        array = piece_array(pieces)
+        array, pictures = piece_array(pieces), Pictures(images)
         size = sum(piece.size for piece in array)
         with self._control:
             handle = self._open()
+            if pictures:
+                return SeenTokens(handle, pictures, array)
 
             def fill(ids: "ctypes.Array[ctypes.c_int32]") -> int:
                 error = ctypes.create_string_buffer(ERROR_SIZE)

@@ -15,6 +15,7 @@ from runtime.chat_format.template import ChatTemplate
 from runtime.engine import Engine
 from runtime.errors import RunnerError
 from runtime.generation import Generation
+from runtime.pictures import BLIND
 
 
 class Reply:
@@ -64,6 +65,29 @@ class Reply:
         return events
 
 
+def _parts(messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Iterates over the parts of messages that are pictures."""
+    for message in messages:
+        content = message.get("content") if isinstance(message, Mapping) else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, Mapping) and part.get("type") in ("image", "image_url"):
+                yield part
+
+
+def _images(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The pictures of messages, in order.
+
+    Raises:
+        RunnerError: one is a URL.
+    """
+    parts = list(_parts(messages))
+    if any("image" not in part for part in parts):
+        raise RunnerError(
+            "a picture of the messages is a URL: pass {'type': 'image', 'image': a path or bytes}"
+        )
+    return [part["image"] for part in parts]
+
+
 def ask(
     engine: Engine,
     messages: Sequence[Mapping[str, Any]],
@@ -77,7 +101,8 @@ def ask(
     """Submits a conversation to an engine, in the form of the model's own chat template.
 
     Args:
-        messages, tools: in OpenAI's form.
+        messages, tools: in OpenAI's form; of a model that sees, a part of a user's message may be
+            {"type": "image", "image": ...}, of what Runner.generate() takes.
         tool_choice: `auto`, `none`, `required`, or the name of the function that must be called,
             exactly once.
         variables: what else the template knows, such as `enable_thinking`.
@@ -92,6 +117,8 @@ def ask(
     if stored is None:
         raise RunnerError("the model's file has no chat template: export the model with it")
     template = ChatTemplate(**stored)
+    if not engine.runner.sees and any(_parts(messages)):
+        raise RunnerError(BLIND)
     choice, parallel = tool_choice, parallel_tool_calls
     json_schema = options.pop("json_schema", None)
     if isinstance(json_schema, str):
@@ -111,7 +138,7 @@ def ask(
     if stops := read_stops(options.pop("stop", None)):
         reader = StopReader(reader, stops)
         wanted = deepcopy(reader).wants
-    tokens = engine.runner.encode_pieces(prompt.pieces)
+    tokens = engine.runner.encode_pieces(prompt.pieces, _images(messages))
     try:
         generation = engine.submit(
             tokens, max_new_tokens, special_apart=True, wanted=wanted, **options

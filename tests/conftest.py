@@ -301,3 +301,16 @@ def hearing_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return export_hearing(
         HearingOptions(directory, directory / "w.pte", Scheme("none")), Quiet()
     ).out, model
+
+
+@pytest.fixture(scope="session")
+def seeing_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Path]:
+    """A small random SmolVLM, transformers' model of it, and its checkpoint."""
+    pytest.importorskip("transformers")
+    from support.seeing_models import write_seeing
+
+    directory = tmp_path_factory.mktemp("smolvlm")
+    model = write_seeing(directory)
+    out, scheme = directory / "m.pte", Scheme("none")
+    options = ExportOptions(str(directory), out=out, scheme=scheme, max_context_len=1024)
+    return export_model(options, Quiet()).out, model, directory

@@ -34,14 +34,14 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "picture": {"core"},
     "tensors": {"core", "platform", "constraint", "model"},
     "hear": {"core", "tokenizer", "model", "sound", "tensors"},
-    "see": {"core", "tokenizer", "model", "picture"},
+    "see": {"core", "platform", "tokenizer", "model", "picture"},
     "answer": {"core", "platform", "tokenizer", "constraint", "model"},
     "draft": {"core", "answer", "model"},
     "runner": {
         *("core", "platform", "tokenizer", "constraint", "model", "picture", "see", "answer"),
         "draft",
     },
-    "engine": {"core", "constraint", "model", "answer", "draft", "runner"},
+    "engine": {"core", "constraint", "model", "see", "answer", "draft", "runner"},
     "c_interface": {
         *("core", "tokenizer", "constraint", "model", "embed", "tensors"),
         *("answer", "runner", "engine", "sound", "hear", "picture", "see"),

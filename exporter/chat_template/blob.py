@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import flatbuffers
 
-from exporter.chat_template.form import Form, Place, Rule
+from exporter.chat_template.form import Form, PictureText, Place, Rule
 from exporter.file.flatbuffer_tables import Flag, Number, table, tables
 from exporter.file.template import SOURCE_SLOT
 
@@ -74,12 +74,22 @@ def _token(builder: flatbuffers.Builder, name: str, token: str) -> int:
 
 
 def _form(builder: flatbuffers.Builder, form: Form) -> int:
+    pictures = [_picture_edge(builder, *edge, text) for edge, text in form.picture_edges.items()]
     return table(
         builder,
         tables(builder, [_edge(builder, *edge, text) for edge, text in form.edges.items()]),
         tables(builder, [_rule(builder, place, rule) for place, rule in form.rules.items()]),
         Flag(form.system_before_last_user),
+        *([tables(builder, pictures)] if pictures else []),
     )
+
+
+def _picture_edge(
+    builder: flatbuffers.Builder, origin: Place, target: Place, text: PictureText
+) -> int:
+    places = Number("Uint8", origin), Number("Uint8", target)
+    parts = [builder.CreateString(part) for part in (text.before, text.picture, text.after)]
+    return table(builder, *places, *parts)
 
 
 def _edge(builder: flatbuffers.Builder, origin: Place, target: Place, text: str) -> int:

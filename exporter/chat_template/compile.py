@@ -11,13 +11,15 @@ import jinja2
 
 from exporter.chat_template.blob import TemplateText, write_forms, write_text
 from exporter.chat_template.form import Form
+from exporter.chat_template.pictures import add_picture_edges, of_parts
 from exporter.chat_template.reduction import IrreducibleError, conversation, reduce_form
 from exporter.chat_template.verification import conversations
 from exporter.errors import ExportError
 from exporter.tokenizer.gguf import chat_template as stored_chat_template
 from exporter.tokenizer.source import TokenizerKind, find_tokenizer
-from runtime.chat_format.environment import Messages, Render, load_template
+from runtime.chat_format.environment import Render, load_template
 
+_Forms = tuple[Form | None, Form | None]  # with and without a system message
 _MESSAGE = "What is a thimble?"  # a message that no template has in itself
 
 
@@ -36,7 +38,9 @@ class CompiledChatTemplate:
     reason: str
 
 
-def compile_chat_template(template: str, tokens: dict[str, str]) -> CompiledChatTemplate:
+def compile_chat_template(
+    template: str, tokens: dict[str, str], place: str | None = None
+) -> CompiledChatTemplate:
     """Reduces a jinja2 chat template to literal text, and verifies it on generated conversations.
 
     If the template inserts a date, it is the template's own default date, which it uses without a
@@ -45,20 +49,57 @@ def compile_chat_template(template: str, tokens: dict[str, str]) -> CompiledChat
     Args:
         tokens: the texts of the tokens that have a name, such as `bos_token`; others are undefined
             in the template.
+        place: of a model that sees, the text at which a picture stands: messages may begin with
+            pictures.
     """
     text = TemplateText(template, tokens)
     try:
         render, notes = _load(template, tokens)
-        with_system = reduce_form(render, with_system=True)
-        without_system = reduce_form(render, with_system=False)
-        if with_system is None and without_system is None:
-            raise IrreducibleError("it refuses even a single message")
-        notes += _verify(render, with_system, without_system)
+        try:
+            forms, more = _reduce(render)
+        except IrreducibleError:
+            if place is None:
+                raise
+            render = of_parts(render, all_messages=True)
+            forms, more = _reduce(render)
+        else:
+            render = render if place is None else of_parts(render, all_messages=False)
+        notes += more
+        if place is not None:
+            notes += _add_pictures(render, forms, place)
+        with_system, without_system = forms
     except (IrreducibleError, jinja2.TemplateError) as error:
         reason = str(error) or type(error).__name__
         return CompiledChatTemplate(write_text(text, reason), False, reason)
     data = write_forms(text, with_system, without_system)
     return CompiledChatTemplate(data, True, "; ".join(notes))
+
+
+def _reduce(render: Render) -> tuple[_Forms, list[str]]:
+    """Returns the forms with and without a system message, and remarks.
+
+    Raises:
+        IrreducibleError: there are none.
+    """
+    forms = reduce_form(render, with_system=True), reduce_form(render, with_system=False)
+    if forms == (None, None):
+        raise IrreducibleError("it refuses even a single message")
+    return forms, _verify(render, forms)
+
+
+def _add_pictures(render: Render, forms: _Forms, place: str) -> list[str]:
+    """Adds the places of pictures to the forms, if they can be told; else returns why not."""
+    try:
+        for with_system, form in zip((True, False), forms, strict=True):
+            if form is not None:
+                add_picture_edges(form, render, with_system, place)
+        if _differs(render, forms, with_blanks=False, pictures=True):
+            raise IrreducibleError("its places of pictures depend on the content of the messages")
+    except IrreducibleError as error:
+        for form in filter(None, forms):
+            form.picture_edges.clear()
+        return [f"a chat of the runner takes no pictures, because of the template: {error}"]
+    return []
 
 
 def find_chat_template(path: Path) -> str | None:
@@ -134,21 +175,25 @@ def _load(template: str, tokens: dict[str, str]) -> tuple[Render, list[str]]:
     ]
 
 
-def _verify(render: Render, with_system: Form | None, without_system: Form | None) -> list[str]:
+def _verify(render: Render, forms: _Forms) -> list[str]:
     """Compares the forms with the template.
 
     Raises:
         IrreducibleError: a conversation without blank messages renders differently.
     """
-
-    def differs(messages: Messages) -> bool:
-        form = with_system if messages[0]["role"] == "system" else without_system
-        return form is not None and any(
-            form.render(messages, prompt) != render(messages, prompt) for prompt in (False, True)
-        )
-
-    if not any(differs(messages) for messages in conversations(with_blanks=True)):
+    if not _differs(render, forms, with_blanks=True):
         return []
-    if any(differs(messages) for messages in conversations(with_blanks=False)):
+    if _differs(render, forms, with_blanks=False):
         raise IrreducibleError("it depends on the content of the messages")
     return ["the chat template renders a message of only white space differently"]
+
+
+def _differs(render: Render, forms: _Forms, with_blanks: bool, pictures: bool = False) -> bool:
+    with_system, without_system = forms
+    for messages in conversations(with_blanks, pictures):
+        form = with_system if messages[0]["role"] == "system" else without_system
+        if form is not None and any(
+            form.render(messages, prompt) != render(messages, prompt) for prompt in (False, True)
+        ):
+            return True
+    return False

@@ -29,6 +29,7 @@ class Strip(IntEnum):
     NEWLINES = 2
 
 
+_USERS = (Place.ONLY_USER, Place.FIRST_USER, Place.USER, Place.LAST_USER)
 _STRIPPED = {Strip.NOTHING: "", Strip.WHITE_SPACE: None, Strip.NEWLINES: "\n"}
 
 
@@ -51,20 +52,42 @@ class Rule:
         return content.rstrip(_STRIPPED[self.strip_right])
 
 
+@dataclass(frozen=True)
+class PictureText:
+    """What stands in front of a message that begins with pictures: `picture` for each."""
+
+    before: str
+    picture: str
+    after: str
+
+    def render(self, pictures: int) -> str:
+        return self.before + pictures * self.picture + self.after
+
+
 @dataclass
 class Form:
-    """The rendering of conversations with, or without, a system message."""
+    """The rendering of conversations with, or without, a system message.
+
+    Attributes:
+        picture_edges: the edges to users' messages that begin with pictures: messages tell their
+            number as `pictures`. Empty: the template has no place for them.
+    """
 
     system_before_last_user: bool = False
     edges: dict[tuple[Place, Place], str] = field(default_factory=dict)
     rules: dict[Place, Rule] = field(default_factory=dict)
+    picture_edges: dict[tuple[Place, Place], PictureText] = field(default_factory=dict)
 
     def render(self, messages: Messages, add_generation_prompt: bool) -> str:
         """Renders a conversation that ends with a user's message, as the runner does."""
         places = place_messages(messages, add_generation_prompt, self.system_before_last_user)
+        pictures = [message.get("pictures", 0) for message in messages if message["role"] == "user"]
         text = ""
         for (place, content), (following, _) in zip(places, places[1:], strict=False):
-            text += self.rules.get(place, Rule()).apply(content) + self.edges[place, following]
+            count = pictures.pop(0) if following in _USERS else 0
+            edge = (place, following)
+            text += self.rules.get(place, Rule()).apply(content)
+            text += self.picture_edges[edge].render(count) if count else self.edges[edge]
         return text
 
 

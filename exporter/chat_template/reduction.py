@@ -10,7 +10,7 @@ from exporter.chat_template.form import Form, Place, Rule, Strip, place_messages
 from runtime.chat_format.environment import Messages, Render
 
 # The numbers of messages of the probes; each probe ends with a user's message.
-_PROBES = (1, 3, 5, 7, 9)
+PROBES = (1, 3, 5, 7, 9)
 _LEFT_PROBE = "\n \t"
 _RIGHT_PROBE = "\t \n"
 _LEFT_REMAINDERS = {"": Strip.WHITE_SPACE, " \t": Strip.NEWLINES, _LEFT_PROBE: Strip.NOTHING}
@@ -38,7 +38,7 @@ def reduce_form(render: Render, with_system: bool) -> Form | None:
     except jinja2.TemplateError:
         return None
     form = Form(system_before_last_user=with_system and _system_stands_last(render))
-    for turns in _PROBES:
+    for turns in PROBES:
         messages = conversation(turns, with_system)
         for add_generation_prompt in (False, True):
             _add_edges(form, render, messages, add_generation_prompt)
@@ -80,7 +80,7 @@ def _add_edges(form: Form, render: Render, messages: Messages, add_generation_pr
 
 def _add_rules(form: Form, render: Render, with_system: bool) -> None:
     """Finds out for each place how white space around the content and a thought are rendered."""
-    for turns in _PROBES[:3]:
+    for turns in PROBES[:3]:
         messages = conversation(turns, with_system)
         places = place_messages(messages, False, form.system_before_last_user)
         for index in range(1, len(places) - 1):

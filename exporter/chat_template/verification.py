@@ -32,15 +32,20 @@ _THOUGHTS = (
 )
 
 
-def conversations(with_blanks: bool) -> list[Messages]:
+def conversations(with_blanks: bool, pictures: bool = False) -> list[Messages]:
     """Returns COUNT conversations that end with a user's message: long and short, with and without
     a system message, with contents that look like templates.
 
     Args:
         with_blanks: some messages are empty or only white space.
+        pictures: some messages of users begin with `pictures`.
     """
     chance = random.Random(_SEED)
-    return [_conversation(chance, with_blanks) for _ in range(COUNT)]
+    made = [_conversation(chance, with_blanks) for _ in range(COUNT)]
+    for message in (message for messages in made for message in messages if pictures):
+        if message["role"] == "user":
+            message["pictures"] = chance.choice((0, 1, 1, 2, 4))
+    return made
 
 
 def _conversation(chance: random.Random, with_blanks: bool) -> Messages:

@@ -20,9 +20,9 @@ from exporter.plan.plan import Plan, empty_model
 from exporter.plan.requirements import require_supported
 from exporter.plan.rotary_notes import rotary_notes
 from exporter.plan.widths import choose_default_widths, within_budget
-from exporter.seeing.sight import open_sight
+from exporter.seeing.sight import open_sight, picture_note
 from exporter.text.calibration import with_own_text
-from exporter.text.prepare import NO_TEXT, prepare_text
+from exporter.text.prepare import NO_TEXT, prepare_text, with_pictures
 from quant.cache.store import Cache, default_size
 from quant.machine.ranks import ALONE, Ranks
 from quant.machine.resources import Resources
@@ -41,7 +41,9 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     if options.sees and is_seeing(plan.checkpoint.directory):
         scheme, images = _vision_scheme(options), options.calibration_images
         sight = open_sight(plan.checkpoint.directory, scheme, images, listener)
-        plan = replace(plan, sight=sight)
+        text = with_pictures(plan.text, sight.settings.place)
+        plan = replace(plan, sight=sight, text=text)
+        listener.note(picture_note(sight, plan.checkpoint.config.hidden_size, plan.max_context_len))
         _require_unrotated_rows(plan)
     else:
         _refuse_vision_options(options)

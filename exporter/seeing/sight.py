@@ -122,6 +122,23 @@ def _tiles(
         return None
 
 
+def picture_note(sight: Sight, width: int, context: int) -> str:
+    """What a picture takes, as a sentence.
+
+    Args:
+        width: of the language model's rows.
+    """
+    settings = sight.settings
+    side, rows = settings.side, sight.spec.rows(settings.side)
+    along = -(-settings.longest_edge // side)
+    tiles = along * along + 1 if settings.tiles and along > 1 else 1
+    size = tiles * (3 * side * side + 4 * rows * width)
+    return (
+        f"A picture takes up to {tiles * rows} of the context's {context} positions, and up to "
+        f"{size / 1e6:.1f} MB of memory while a text has it."
+    )
+
+
 def _require_fitting(directory: Path, spec: TowerSpec, settings: PictureSettings) -> None:
     square = spec.patch_size * spec.scale_factor
     if settings.side % square:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -136,10 +136,7 @@ def prepare_text(
     if options.chat_template is not None:
         template, _ = read_text_file(options.chat_template, "chat template")
     if template is not None:
-        chat = compile_chat_template(template, compiled.tokens)
-        blobs[CHAT_TEMPLATE] = chat.data
-        chat_template = "compiled" if chat.reduced else _AS_TEXT
-        chat_template += f": {chat.reason}" if chat.reason else ""
+        blobs[CHAT_TEMPLATE], chat_template = _compiled(TemplateText(template, compiled.tokens))
         turn = first_turn(template, compiled.tokens)
         if turn and calibration is not None:
             ids = encode(turn)
@@ -156,6 +153,25 @@ def prepare_text(
         sha256=sha256,
         template=None if template is None else TemplateText(template, compiled.tokens),
     )
+
+
+def with_pictures(text: Text, place: str) -> Text:
+    """Returns the text parts of a model that sees: its chat template may take lists of parts.
+
+    Args:
+        place: the text at which a picture stands.
+    """
+    if text.template is None:
+        return text
+    data, chat_template = _compiled(text.template, place)
+    return replace(text, blobs={**text.blobs, CHAT_TEMPLATE: data}, chat_template=chat_template)
+
+
+def _compiled(template: TemplateText, place: str | None = None) -> tuple[bytes, str]:
+    """Returns a chat template as a file has it, and what a report says of it."""
+    chat = compile_chat_template(template.source, template.tokens, place)
+    kind = "compiled" if chat.reduced else _AS_TEXT
+    return chat.data, f"{kind}: {chat.reason}" if chat.reason else kind
 
 
 def _sources(options: ExportOptions, checkpoint: Checkpoint) -> tuple[tuple[Path, ...], str]:

@@ -232,6 +232,16 @@ def _declare(lib: ctypes.CDLL) -> None:
             *(number, pointer, text, size, ctypes.POINTER(Picture), size, options),
             *(TextCallback, pointer, text, size),
         ),
+        "chat_say_with_pictures": (
+            *(number, pointer, text, size, ctypes.POINTER(Picture), size, options),
+            *(TextCallback, pointer, ctypes.POINTER(wide), text, size),
+        ),
+        "see": (pointer, pointer, ctypes.POINTER(Picture), size, text, size),
+        "encode_seen": (
+            *(wide, pointer, pointer, ctypes.POINTER(Piece), wide, tokens, wide),
+            *(text, size),
+        ),
+        "seen_free": (None, pointer),
         "interrupt": (None, pointer, ctypes.c_int32),
         "constrain": (number, pointer, ctypes.c_int32, text, size, text, size),
         "constraint_notes": (text, pointer),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runtime.chat_format.environment import Messages
+from runtime.chat_format.messages import PICTURE
 from runtime.chat_format.turns import turns_that_end_once
 
 Tools = Sequence[Mapping[str, Any]]
@@ -54,7 +55,8 @@ def _parts(message: Mapping[str, Any]) -> Iterator[str]:
         yield from _words(message["content"])
         return
     content = message["content"]
-    yield (content if _spells_reasoning(message) else content.rpartition("</think>")[2]).strip()
+    text = content if _spells_reasoning(message) else content.rpartition("</think>")[2]
+    yield from (part.strip() for part in text.split(PICTURE))
     for call in message.get("tool_calls", ()):
         yield from _words(call["function"]["arguments"])
 

@@ -7,6 +7,8 @@ from typing import Any
 from runtime.chat_format.environment import Messages
 from runtime.errors import RunnerError
 
+PICTURE = "\ufddf"  # stands for a picture in a content; Unicode reserves it for such
+
 
 def prepare_messages(messages: Sequence[Mapping[str, Any]], source: str) -> Messages:
     """Returns messages for a template.
@@ -16,7 +18,8 @@ def prepare_messages(messages: Sequence[Mapping[str, Any]], source: str) -> Mess
     `developer` gets `system`.
 
     Args:
-        messages: each with `role`; with `content` (a string, a list of text parts or None),
+        messages: each with `role`; with `content` (a string, a list of parts or None; a picture is
+            PICTURE in the string, and of the role `user` alone),
             `tool_calls`, `tool_call_id`, `name` and `reasoning_content` where they apply.
         source: of the template.
 
@@ -42,7 +45,7 @@ def _prepare(
         raise RunnerError(f"{place} has no role")
     prepared: dict[str, Any] = {
         "role": "system" if role == "developer" and not knows_developer else role,
-        "content": _text(message.get("content"), place),
+        "content": _text(message.get("content"), place, role),
     }
     if message.get("tool_calls"):
         prepared["tool_calls"] = [_call(call, place, names) for call in message["tool_calls"]]
@@ -60,23 +63,28 @@ def _prepare(
     return prepared
 
 
-def _text(content: object, place: str) -> str:
+def _text(content: object, place: str, role: str) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
-        return content
+        return content.replace(PICTURE, "\ufffd")
     if not isinstance(content, list):
         raise RunnerError(f"{place}.content must be a string or a list of parts")
     texts = []
     for part in content:
         kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind in ("image", "image_url"):
+            if role != "user":
+                raise RunnerError(f"{place} is of the role {role}: pictures are the user's alone")
+            texts.append(PICTURE)
+            continue
         if kind not in ("text", "refusal"):
             raise RunnerError(
-                f"{place}.content has a part of type {kind!r}: only text is supported"
+                f"{place}.content has a part of type {kind!r}: only text and pictures are supported"
             )
         if not isinstance(part.get(kind), str):
             raise RunnerError(f"{place}.content has a part of type {kind!r} without its {kind}")
-        texts.append(part[kind])
+        texts.append(part[kind].replace(PICTURE, "\ufffd"))
     return "".join(texts)
 
 

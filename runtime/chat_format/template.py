@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import jinja2
@@ -10,6 +11,7 @@ import jinja2
 from runtime.chat_format.environment import Messages, load_template
 from runtime.chat_format.formats import find_format
 from runtime.chat_format.mends import attempts, has_all
+from runtime.chat_format.messages import PICTURE
 from runtime.chat_format.placement import place_calls, place_functions
 from runtime.chat_format.special_tokens import SpecialTokens
 from runtime.errors import RunnerError
@@ -21,7 +23,8 @@ Piece = tuple[str, bool]
 _RESERVED = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"}
 
 # Code points that Unicode reserves for the inside of programs.
-_NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+_NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0) if chr(code) != PICTURE]
+_TYPE_OF_A_PART = re.compile(r"""\[['"]type['"]\]|\.type\b""")
 
 
 def takes_tools(source: str) -> bool:
@@ -90,13 +93,18 @@ class ChatTemplate:
         marks = _unused_characters(messages, tools)
         marked, functions = self._marked(messages, marks), self._marked(tools or [], marks)
         rendered, refusal = None, None
-        for n, (history, known) in enumerate(attempts(marked, functions, self.source)):
+        ways = product(self._forms(), attempts(marked, functions, self.source))
+        for n, (all_parts, (history, known)) in enumerate(ways):
             given = {**(variables or {}), "tools": known if known or n > 0 else None}
             try:
-                text = self._render(self._placed(history, known), True, **given)
+                placed = _as_parts(self._placed(history, known), all_parts)
+                text = self._render(placed, True, **given)
             except jinja2.TemplateError as error:
                 refusal = refusal or re.sub(f"[{marks}]", "", str(error)) or type(error).__name__
                 continue
+            if any(mark.encode("unicode_escape").decode() in text for mark in marks):
+                refusal = refusal or "it takes no lists of parts, and so no pictures"
+                continue  # it wrote a list as Python does, where special tokens have no marks
             rendered = text if rendered is None else rendered
             if has_all(text, marked, functions):
                 rendered = text
@@ -104,6 +112,11 @@ class ChatTemplate:
         if rendered is None:
             raise RunnerError(f"the model's chat template refuses the messages: {refusal}")
         return list(_pieces(rendered, marks))
+
+    def _forms(self) -> tuple[bool, ...]:
+        """Whether each content is a list of parts: only those with pictures are, or all, which
+        templates may need that tell parts by their types."""
+        return (False, True) if _TYPE_OF_A_PART.search(self.source) else (False,)
 
     def _placed(self, messages: Messages, tools: Sequence[Mapping[str, Any]]) -> Messages:
         """The messages with what the template does not write of functions and calls."""
@@ -120,6 +133,26 @@ class ChatTemplate:
         if isinstance(value, list | tuple):
             return [self._marked(item, marks) for item in value]
         return value
+
+
+def _as_parts(messages: Messages, all_parts: bool) -> Messages:
+    """Returns the messages with contents that have pictures as lists of parts."""
+
+    def parts(content: str) -> Iterator[dict[str, str]]:
+        for index, text in enumerate(content.split(PICTURE)):
+            if index > 0:
+                yield {"type": "image"}
+            if text or content == "":
+                yield {"type": "text", "text": text}
+
+    def is_listed(message: Mapping[str, Any]) -> bool:
+        content = message["content"]
+        return isinstance(content, str) and (all_parts or PICTURE in content)
+
+    return [
+        {**message, "content": list(parts(message["content"]))} if is_listed(message) else message
+        for message in messages
+    ]
 
 
 def _unused_characters(*values: object) -> str:

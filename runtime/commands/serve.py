@@ -4,13 +4,9 @@ import asyncio
 import logging
 import math
 import re
-import signal
 import socket
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +15,7 @@ from exporter.command_line.filled import FilledText
 from exporter.command_line.request import takes
 from quant.errors import QuantError
 from quant.machine.memory_size import parse_size, show_size
+from runtime.commands.listening import listen
 from runtime.commands.results import build_if_missing, fail, tell_sampling
 from runtime.commands.served_models import named, read_served, room_of
 from runtime.distribution import version, with_extra
@@ -54,6 +51,8 @@ class Request:
     max_body: int
     max_sound: int
     max_sound_seconds: float
+    image_hosts: tuple[str, ...]
+    max_images: int
     origins: tuple[str, ...]
     hosts: tuple[str, ...]
     schema_unsupported: str
@@ -62,7 +61,6 @@ class Request:
 
 
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers send it
-_KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are theirs to close
 
 
 @click.command(short_help="Serve models over HTTP.")
@@ -173,6 +171,22 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     help="The longest sound to transcribe.",
 )
 @click.option(
+    "--allow-image-hosts",
+    "image_hosts",
+    type=FilledText(),
+    multiple=True,
+    metavar="HOST",
+    help="A host whose pictures clients may name by https; one option for each. Default: none, so "
+    "that pictures come within requests.",
+)
+@click.option(
+    "--max-images",
+    type=click.IntRange(1024),
+    default=20 << 20,
+    show_default=True,
+    help="The most bytes of the pictures of a request.",
+)
+@click.option(
     "--cors",
     "origins",
     type=FilledText(),
@@ -243,6 +257,9 @@ def serve(request: Request) -> None:
                 RunnerError(f"--allowed-host {other} is not a name or an address without a port"),
                 2,
             )
+    for other in request.image_hosts:
+        if host_name(other) is None:
+            fail(RunnerError(f"--allow-image-hosts {other} is not a name, or NAME:PORT"), 2)
     for origin in request.origins:
         if not _ORIGIN.fullmatch(origin):
             example = "such as http://localhost:3000, without a path"
@@ -275,6 +292,8 @@ def serve(request: Request) -> None:
         strict_fields=request.strict_fields,
         max_sound=request.max_sound,
         max_sound_s=request.max_sound_seconds,
+        image_hosts=request.image_hosts,
+        max_images=request.max_images,
         version=version(),
     )
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
@@ -360,40 +379,4 @@ async def _serve(
             await shelf.load(shelf.places[0])
         except ModelError as error:
             fail(error, 2)
-    await _listen(shelf, app, listener, patience)
-
-
-async def _listen(
-    shelf: "Shelf", app: "Starlette", listener: socket.socket, patience: float
-) -> None:
-    """Serves until the process is asked to end; answers then end too."""
-    import uvicorn
-
-    from runtime.server.connections import Connection, Readers
-
-    host, port = listener.getsockname()[:2]
-    place = f"[{host}]" if ":" in host else host
-    *others, last = shelf.names
-    what = f"{', '.join(others)} and {last} are" if others else f"{last} is"
-    click.echo(f"{what} at http://{place}:{port} (Ctrl-C ends it)", err=True)
-    config = uvicorn.Config(
-        app,
-        http=partial(Connection, readers=Readers(patience)),  # type: ignore[arg-type]
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=5,
-        lifespan="on",
-    )
-    server = uvicorn.Server(config)
-    loop = asyncio.get_running_loop()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        server.handle_exit(number, frame)
-        loop.call_soon_threadsafe(shelf.fail_all, "the server is stopping")
-
-    for number in (signal.SIGINT, signal.SIGTERM):  # both end it well: with exit code 0
-        signal.signal(number, end)
-    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    await server.serve(sockets=[listener])
+    await listen(shelf, app, listener, patience)

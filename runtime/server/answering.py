@@ -15,6 +15,8 @@ from runtime.errors import RunnerError
 from runtime.server.chat import chat_options, chat_prompts, chat_readers, need_template
 from runtime.server.errors import HttpError
 from runtime.server.gate import Gate
+from runtime.server.image_hosts import ImageHosts
+from runtime.server.images import images_of, with_images
 from runtime.server.interface import OPENAI, Interface
 from runtime.server.model import Answer, Model, RequestError
 from runtime.server.model_process import More, Task
@@ -49,6 +51,7 @@ class Answering:
         self.shelf = shelf
         self.settings = settings
         self.gate = gate
+        self.image_hosts = ImageHosts(settings.image_hosts)
 
     @asynccontextmanager
     async def turn(
@@ -117,12 +120,13 @@ class Turn:
             HttpError: the model has no chat template.
             RunnerError: the conversation is not possible.
         """
+        images = await self.images(chat)
         template = need_template(self.model.template)
         prompts = await asyncio.to_thread(chat_prompts, chat, template)
         readers = chat_readers(chat, prompts)
         settings = self._answering.settings
         options = chat_options(chat, prompts, readers, settings.max_tokens, settings.relax)
-        pieces = [prompt.pieces for prompt in prompts]
+        pieces = [with_images(prompt, images) for prompt in prompts]
         replies = replies_of(prompts, readers)
         try:
             return await self.answer(chat.stream, pieces, options, replies, interface)
@@ -130,6 +134,21 @@ class Turn:
             field = chat.constraint.field if chat.constraint else None
             explained = prompts[0].explained(str(error), field or interface.answer_field)
             raise RequestError(explained) from None
+
+    async def images(self, chat: ChatRequest) -> list[bytes]:
+        """Returns the files of a conversation's pictures.
+
+        Raises:
+            HttpError: the model does not see, or one cannot be read.
+        """
+        settings = self._answering.settings
+        if not self.served.sees:
+            for message in chat.messages:
+                parts = message.content if isinstance(message.content, list) else []
+                if any(part.image_url is not None for part in parts):
+                    reason = f"{self.served.name!r} does not see: leave the pictures out"
+                    raise HttpError(400, reason, "messages")
+        return await images_of(chat, self._answering.image_hosts, settings.max_images)
 
     async def answer(
         self,

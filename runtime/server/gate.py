@@ -182,7 +182,10 @@ class Gate:
     async def body(self, request: Request, kind: type[_Body]) -> _Body:
         if not _is_json(request):
             raise HttpError(415, "the body must be JSON, with Content-Type: application/json")
-        data = await self._read(request, self._settings.max_body)
+        most = self._settings.max_body
+        if any(place.served.sees for place in self._shelf.places):
+            most += self._settings.max_images * 4 // 3  # in base64
+        data = await self._read(request, most)
         try:
             value = json.loads(data, parse_constant=_no_number, parse_float=_finite)
             json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8

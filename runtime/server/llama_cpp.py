@@ -68,6 +68,7 @@ def routes(answering: Answering) -> list[Route]:
                 "total_slots": served.options.sequences,
                 "model_alias": served.name,
                 "chat_template": served.template or "",
+                "modalities": {"vision": served.sees, "audio": False},
                 "build_info": f"thimble {settings.version}",
             }
         )

@@ -25,6 +25,7 @@ from runtime.server.model_process import (
     Ended,
     ModelOptions,
     More,
+    Pieces,
     Ready,
     Refused,
     Submit,
@@ -231,9 +232,7 @@ class Model:
             raise
         return answer
 
-    async def encode(
-        self, prompt: str | list[tuple[str, bool]], as_prompt: bool = True
-    ) -> list[int]:
+    async def encode(self, prompt: str | Pieces, as_prompt: bool = True) -> list[int]:
         """Returns the tokens of a text or of a conversation's pieces.
 
         Args:

@@ -61,6 +61,17 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
+class Pictured:
+    """The pieces of a conversation, with the files of its pictures."""
+
+    pieces: list[tuple[str, bool]]
+    images: list[bytes]
+
+
+Pieces = list[tuple[str, bool]] | Pictured
+
+
+@dataclass(frozen=True)
 class Submit:
     """A request: a text, its tokens or the pieces of a conversation, and Engine.submit()'s options;
     of a model that hears, the bytes of a sound, and Transcriber.transcribe()'s.
@@ -89,7 +100,7 @@ class Encode:
     """
 
     id: int
-    prompt: str | list[tuple[str, bool]]
+    prompt: str | Pieces
     as_prompt: bool = True
 
 
@@ -193,10 +204,10 @@ class _Requests:
         self._running: dict[int, Generation] = {}
         # How many log-probabilities were sent of each that the server knows to be accepted.
         self._told: dict[int, int] = {}
-        self._later: set[int] = set()  # requests that are scored or compiled first
+        self._later: set[int] = set()  # requests that are scored, compiled or decoded first
         self._gone: set[int] = set()  # those of them that were cancelled before
         self._scored: queue.SimpleQueue[Submit] = queue.SimpleQueue()
-        self._constrained: queue.SimpleQueue[Submit] = queue.SimpleQueue()
+        self._constrained: queue.SimpleQueue[Submit | Encode] = queue.SimpleQueue()
         self._news: queue.SimpleQueue[int | object] = queue.SimpleQueue()
 
     def serve(self) -> None:
@@ -210,7 +221,11 @@ class _Requests:
                 return
             if command is None:
                 return
-            if isinstance(command, Encode | Decode):
+            if isinstance(command, Encode | Submit) and isinstance(command.prompt, Pictured):
+                if isinstance(command, Submit):
+                    self._later.add(command.id)
+                self._constrained.put(command)
+            elif isinstance(command, Encode | Decode):
                 self._news.put(self._coded(command))
             elif isinstance(command, Cancel):
                 if command.id in self._later:
@@ -251,21 +266,32 @@ class _Requests:
                 return Coded(command.id, texts)
             prompt = command.prompt
             if not isinstance(prompt, str):
-                return Coded(command.id, self._runner.encode_pieces(prompt))
+                return Coded(command.id, list(self._pieces(prompt)))
             encode = self._runner.encode_prompt if command.as_prompt else self._runner.encode
             return Coded(command.id, encode(prompt))
         except RunnerError as error:
             return Refused(command.id, str(error))
 
-    def _encode(self, prompt: str | list[int] | list[tuple[str, bool]]) -> str | Sequence[int]:
-        if isinstance(prompt, list) and prompt and isinstance(prompt[0], tuple):
-            return self._runner.encode_pieces(prompt)  # type: ignore[arg-type]
+    def _encode(self, prompt: str | list[int] | Pieces) -> str | Sequence[int]:
+        if isinstance(prompt, Pictured) or (prompt and isinstance(prompt[0], tuple)):
+            return self._pieces(prompt)  # type: ignore[arg-type]
+        if not isinstance(prompt, str) and any(token < 0 for token in prompt):  # type: ignore
+            raise RunnerError("a token of the prompt is below 0, which is not in the vocabulary")
         return prompt  # type: ignore[return-value]
 
+    def _pieces(self, prompt: Pieces) -> list[int]:
+        if isinstance(prompt, Pictured):
+            return self._runner.encode_pieces(prompt.pieces, prompt.images)
+        return self._runner.encode_pieces(prompt)
+
     def _compile(self) -> None:
-        """Starts requests with a constraint: others need not wait while it is compiled."""
+        """Starts requests with a constraint or pictures: others need not wait while these are
+        compiled or decoded."""
         while True:
             request = self._constrained.get()
+            if isinstance(request, Encode):
+                self._news.put(self._coded(request))
+                continue
             if request.id in self._gone:
                 self._news.put(Refused(request.id, "the request was cancelled"))
             else:

@@ -9,13 +9,15 @@ from starlette.routing import Route
 
 _PAGE = Path(__file__).parent / "page"
 _WEB = Path(__file__).resolve().parents[1] / "web"
+_OWN = ("style.css", "page.mjs", "answers.mjs", "pictures.mjs")
 _SHARED = (
     *("page/kept.mjs", "page/log.css", "page/log.mjs", "page/markdown.mjs"),
     *("vendor/marked.esm.js", "vendor/purify.min.js"),
 )
 _TYPES = {".html": "text/html", ".css": "text/css"}
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; "
+    "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
@@ -25,7 +27,7 @@ def routes() -> list[Route]:
     """Returns a route for each file: no request can name another."""
     files = {
         "/": _PAGE / "index.html",
-        **{f"/page/{name}": _PAGE / name for name in ("style.css", "page.mjs", "answers.mjs")},
+        **{f"/page/{name}": _PAGE / name for name in _OWN},
         **{f"/web/{name}": _WEB / name for name in _SHARED},
     }
     return [_route(address, path) for address, path in files.items()]

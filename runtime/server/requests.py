@@ -143,10 +143,22 @@ class Sampling(_Numbers, Constrained):
         return {name: value for name, value in options.items() if value not in (None, {})}
 
 
+class ImageUrl(Fields):
+    url: str = Field(description="a data URL; https of a host that the server is allowed to ask")
+    detail: Literal["auto", "low", "high", "original"] | None = Field(None, description="no effect")
+
+
 class Part(Fields):
-    type: Literal["text", "refusal"]
+    type: Literal["text", "refusal", "image_url"]
     text: str | None = None
     refusal: str | None = None
+    image_url: ImageUrl | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Part":
+        if self.type == "image_url" and self.image_url is None:
+            raise ValueError("a part of the type image_url needs image_url")
+        return self
 
 
 class CalledFunction(Fields):

@@ -36,9 +36,15 @@ class ServedModel:
         return context
 
     @property
+    def sees(self) -> bool:
+        """Whether it takes pictures."""
+        return self.options.task == "text" and "vision" in self.report
+
+    @property
     def capabilities(self) -> list[str]:
         """What it can do, in Ollama's and llama.cpp's words."""
         if self.options.task != "text":
             return [self.options.task]
         has_tools = self.template is not None and takes_tools(self.template)
-        return ["completion", "tools"] if has_tools else ["completion"]
+        known = {"completion": True, "tools": has_tools, "vision": self.sees}
+        return [name for name, has in known.items() if has]

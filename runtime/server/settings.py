@@ -17,6 +17,8 @@ class ServerSettings:
             computer; None: any.
         relax: whether what is not supported of schemas is left out, and told in `schema_left_out`;
             otherwise it is an error.
+        image_hosts: that pictures are read from, by https; others are data URLs.
+        max_images: bytes of a request's pictures.
         version: of Thimble.
         max_sound: bytes of one to transcribe.
         max_sound_s: its seconds.
@@ -31,6 +33,8 @@ class ServerSettings:
     hosts: tuple[str, ...] | None = ()
     relax: bool = False
     strict_fields: bool = False
+    image_hosts: tuple[str, ...] = ()
+    max_images: int = 20 << 20
     version: str = "0"
     max_sound: int = 25 << 20
     max_sound_s: float = 7200.0

@@ -114,6 +114,8 @@ export interface Stats {
   cached_tokens: number;
   /** Computed again, because the text's new length changed its rotary table. */
   recomputed_tokens: number;
+  /** Rows of pictures that were computed for the prompts. */
+  image_rows: number;
   generated_tokens: number;
   prefill_tokens_per_s: number;
   decode_tokens_per_s: number;

@@ -300,7 +300,7 @@ def test_calls_that_were_read_match_their_schema() -> None:
         ([], "messages is empty"),
         ([{"content": "x"}], r"messages\[0\] has no role"),
         ([{"role": "user", "content": 3}], "must be a string or a list of parts"),
-        ([{"role": "user", "content": [{"type": "image_url"}]}], "only text is supported"),
+        ([{"role": "user", "content": [{"type": "video"}]}], "only text and pictures"),
         ([{"role": "user", "content": [{"type": "text"}]}], "of type 'text' without its text"),
         ([{"role": "assistant", "tool_calls": [{"function": {}}]}], "without the name of a"),
     ],

@@ -90,6 +90,7 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "prompt_tokens",
         "cached_tokens",
         "recomputed_tokens",
+        "image_rows",
         "generated_tokens",
         "forced_tokens",
         "prefill_s",

@@ -1,7 +1,9 @@
 """The server's page, used in a browser."""
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -9,6 +11,7 @@ from support.browser import Page, open_page
 from support.chats import export_chat_model
 from support.encoder_models import export_embedder
 from support.once import made_once
+from support.pictures import picture, png
 from support.servers import Server, export_caller, serving
 
 pytestmark = pytest.mark.check
@@ -145,3 +148,39 @@ def test_only_the_pages_files_are_served(server: Server) -> None:
         assert httpx.get(server.address + path).status_code == 404
     headers = httpx.get(server.address + "/").headers
     assert "default-src 'self'" in headers["content-security-policy"]
+
+
+def test_a_picture_is_asked_about(
+    page: Page, cpp_build: Path, seeing_model: tuple[Path, Any, Path]
+) -> None:
+    """Chosen or pasted; a model that does not see offers nothing."""
+    page.complaints.clear()  # of the tests before
+    shown = "document.querySelectorAll('#pictures img').length"
+    data = base64.b64encode(png(picture(40, 30))).decode()
+    with serving(f"eyes={seeing_model[0]}", "--threads", "1") as server:
+        page.show(server.address + "/", 360, 740, False)
+        page.wait("!document.getElementById('add').hidden")
+        files = (
+            f"window.data = new DataTransfer(); data.items.add(new File([Uint8Array.from("
+            f"atob('{data}'), c => c.charCodeAt(0))], 'x.png', {{type: 'image/png'}}));"
+        )
+        page.run(
+            files + "document.getElementById('files').files = data.files;"
+            "document.getElementById('files').dispatchEvent(new Event('change'))"
+        )
+        page.wait(f"{shown} == 1")
+        page.run(
+            "document.getElementById('text').dispatchEvent(new ClipboardEvent('paste', "
+            "{clipboardData: data, cancelable: true}))"
+        )
+        page.wait(f"{shown} == 2")
+        page.run("document.querySelector('#pictures button').click()")
+        page.wait(f"{shown} == 1")
+        page.run("document.getElementById('max_tokens').value = '8'")
+        write(page, "What?")
+        page.wait(f"({TEXTS}).length == 2 && {IDLE}")
+        assert page.run("document.querySelectorAll('.user img').length") == 1
+        assert "tokens" in page.run("document.getElementById('status').textContent")
+        assert server.metric("thimble_tokens_total") > 40  # with the rows of the picture
+        assert page.run("document.documentElement.scrollWidth") <= 360
+        assert not page.complaints, page.complaints

@@ -78,6 +78,7 @@ std::string to_json(const Stats& stats, const std::string& logprobs) {
   add("prompt_tokens", std::to_string(stats.prompt_tokens));
   add("cached_tokens", std::to_string(stats.cached_tokens));
   add("recomputed_tokens", std::to_string(stats.recomputed_tokens));
+  add("image_rows", std::to_string(stats.image_rows));
   add("generated_tokens", std::to_string(stats.generated_tokens));
   add("forced_tokens", std::to_string(stats.forced_tokens));
   add_seconds("prefill_s", stats.prefill_s);

@@ -33,6 +33,7 @@ struct Stats {
   int64_t prompt_tokens = 0;      ///< prefilled: not those already in the cache
   int64_t cached_tokens = 0;      ///< of the prompts, those already in the cache
   int64_t recomputed_tokens = 0;  ///< of the cache, because their rotary table changed
+  int64_t image_rows = 0;         ///< of pictures that were computed for the prompts
   int64_t generated_tokens = 0;   ///< the token that ends the answer included
   int64_t forced_tokens = 0;      ///< of those, the ones that the constraint left no choice for
   double prefill_s = 0.0;

@@ -110,6 +110,21 @@ inline Status first_error(std::initializer_list<Status> checks) {
   return {};
 }
 
+/// A text in pieces.
+inline Result<std::vector<Piece>> read_pieces(const thimble_piece* pieces, int64_t count) {
+  Status right = first_error(
+      {given({{"pieces", pieces || count == 0}}), check<int64_t>("count", count, 0, INT32_MAX)});
+  std::vector<Piece> text;
+  for (int64_t i = 0; right.ok() && i < count; ++i) {
+    const thimble_piece& piece = pieces[i];
+    right = given({{"the text of a piece", piece.text || piece.size == 0}});
+    if (!right.ok()) break;
+    text.push_back({std::string(std::string_view(piece.text, piece.size)), piece.literal != 0});
+  }
+  if (!right.ok()) return right;
+  return text;
+}
+
 inline Status check(const thimble_options& options) {
   const auto number = [](const char* name) { return *find_answer_number(name); };
   return first_error({number("max_new_tokens").check(options.max_new_tokens),

@@ -194,18 +194,10 @@ int64_t thimble_encode_pieces(const thimble_runner* runner, const thimble_piece*
                               int64_t count, int32_t* tokens, int64_t capacity, char* error,
                               size_t error_size) {
   return guarded<int64_t>(-1, error, error_size, [&]() -> int64_t {
-    thimble::Status right =
-        first_error({given({{"runner", runner}, {"pieces", pieces || count == 0}}),
-                     check<int64_t>("count", count, 0, INT32_MAX)});
-    std::vector<thimble::Piece> text;
-    for (int64_t i = 0; right.ok() && i < count; ++i) {
-      const thimble_piece& piece = pieces[i];
-      right = given({{"the text of a piece", piece.text || piece.size == 0}});
-      if (!right.ok()) break;
-      text.push_back({std::string(std::string_view(piece.text, piece.size)), piece.literal != 0});
-    }
-    if (report(right, error, error_size) != 0) return -1;
-    return write_tokens(runner->runner->model().tokenizer().encode(text), tokens, capacity);
+    const thimble::Status right = given({{"runner", runner}});
+    const auto text = right.ok() ? thimble::read_pieces(pieces, count) : right;
+    if (report(text.status(), error, error_size) != 0) return -1;
+    return write_tokens(runner->runner->model().tokenizer().encode(*text), tokens, capacity);
   });
 }
 

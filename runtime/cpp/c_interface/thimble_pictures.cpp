@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "c_interface/given_pictures.h"
 #include "c_interface/shared.h"
 #include "constraint/json.h"
-#include "picture/read_picture.h"
 #include "picture/tiles.h"
 
 using thimble::check;
@@ -15,53 +15,21 @@ using thimble::first_error;
 using thimble::generate_options;
 using thimble::given;
 using thimble::guarded;
-using thimble::Picture;
+using thimble::Pictures;
 using thimble::quoted_json;
+using thimble::report;
 using thimble::Result;
 using thimble::run_guarded;
 using thimble::Status;
 
-namespace {
-
-Result<Picture> read(const thimble_picture& given, const std::string& name) {
-  if (given.width == 0 && given.height == 0) {
-    return thimble::read_picture(given.data, given.size, name);
-  }
-  if (given.width < 0 || given.height < 0) return Status::error(name + " has sizes below 0");
-  const auto width = static_cast<uint64_t>(given.width),
-             height = static_cast<uint64_t>(given.height);
-  const Status fits = thimble::check_size(width, height, name);
-  if (!fits.ok()) return fits;
-  if (given.size != 3 * width * height) {
-    return Status::error(name + " has " + std::to_string(given.size) + " bytes, but must have " +
-                         std::to_string(3 * width * height) + ", three of each pixel");
-  }
-  Picture picture;
-  picture.width = static_cast<size_t>(width);
-  picture.height = static_cast<size_t>(height);
-  picture.pixels.assign(given.data, given.data + given.size);
-  return picture;
-}
-
-Result<std::vector<Picture>> read_all(const thimble_picture* pictures, size_t count) {
-  std::vector<Picture> all;
-  for (size_t i = 0; i < count; ++i) {
-    const std::string name = count == 1 ? "the picture" : "picture " + std::to_string(i + 1);
-    const Status right = given({{name.c_str(), pictures[i].data != nullptr}});
-    if (!right.ok()) return right;
-    Result<Picture> picture = read(pictures[i], name);
-    if (!picture.ok()) return picture.status();
-    all.push_back(std::move(*picture));
-  }
-  return all;
-}
-
-}  // namespace
+struct thimble_seen {
+  Pictures pictures;
+};
 
 const char* thimble_picture_form(thimble_runner* runner) {
   return guarded<const char*>("", nullptr, 0, [&]() -> const char* {
     if (runner == nullptr) return "";
-    const Result<thimble::Sight*> sight = runner->runner->sight();
+    const auto sight = runner->runner->sight();
     if (!sight.ok()) return "";
     const thimble::PictureSettings& settings = (*sight)->settings();
     runner->picture_form = "{\"place\": " + quoted_json(settings.place) +
@@ -80,9 +48,9 @@ int thimble_picture_tiles(const uint8_t* settings, size_t settings_size,
     if (!right.ok()) return right;
     const auto known = thimble::PictureSettings::load(settings, settings_size);
     if (!known.ok()) return known.status();
-    const Result<std::vector<Picture>> pictures = read_all(picture, 1);
-    if (!pictures.ok()) return pictures.status();
-    const thimble::Tiles tiles(pictures->front(), *known);
+    const Result<thimble::Picture> read = thimble::read_given(*picture, "the picture");
+    if (!read.ok()) return read.status();
+    const thimble::Tiles tiles(*read, *known);
     const auto side = static_cast<int64_t>(tiles.side());
     std::vector<float> numbers(3 * tiles.side() * tiles.side());
     for (size_t tile = 0; tile < tiles.count(); ++tile) {
@@ -105,15 +73,40 @@ int thimble_generate_with_pictures(thimble_runner* runner, const char* prompt, s
                                              {"on_text", on_text}}),
                                       check(*options)});
     if (!right.ok()) return right;
-    const Result<std::vector<Picture>> read = read_all(pictures, count);
-    if (!read.ok()) return read.status();
+    const Result<Pictures> seen = thimble::see_given(*runner->runner, pictures, count);
+    if (!seen.ok()) return seen.status();
     runner->runner->clear_stats();
     const std::string_view text(prompt, prompt_size);
-    const auto tokens = runner->runner->encode_prompt(text, *read, &runner->interrupted);
+    const auto tokens = runner->runner->encode_prompt(text, *seen);
     if (!tokens.ok()) return tokens.status();
-    if (runner->interrupted) return {};
     runner->runner->model().program().recorder().note("prompt", std::string(text));
     return runner->runner->generate(*tokens, generate_options(*options, *runner),
                                     thimble::to_callback(on_text, context));
   });
 }
+
+thimble_seen* thimble_see(thimble_runner* runner, const thimble_picture* pictures, size_t count,
+                          char* error, size_t error_size) {
+  return guarded<thimble_seen*>(nullptr, error, error_size, [&]() -> thimble_seen* {
+    const Status right = given({{"runner", runner}, {"pictures", pictures || count == 0}});
+    if (report(right, error, error_size) != 0) return nullptr;
+    Result<Pictures> seen = thimble::see_given(*runner->runner, pictures, count);
+    if (report(seen.status(), error, error_size) != 0) return nullptr;
+    return new thimble_seen{std::move(*seen)};
+  });
+}
+
+int64_t thimble_encode_seen(const thimble_runner* runner, const thimble_seen* seen,
+                            const thimble_piece* pieces, int64_t count, int32_t* tokens,
+                            int64_t capacity, char* error, size_t error_size) {
+  return guarded<int64_t>(-1, error, error_size, [&]() -> int64_t {
+    const Status right = given({{"runner", runner}, {"seen", seen}});
+    const auto text = right.ok() ? thimble::read_pieces(pieces, count) : right;
+    if (report(text.status(), error, error_size) != 0) return -1;
+    const auto encoded = runner->runner->encode_pieces(*text, seen->pictures);
+    if (report(encoded.status(), error, error_size) != 0) return -1;
+    return thimble::write_tokens(*encoded, tokens, capacity);
+  });
+}
+
+void thimble_seen_free(thimble_seen* seen) { delete seen; }

@@ -43,6 +43,32 @@ THIMBLE_API int thimble_generate_with_pictures(thimble_runner* runner, const cha
                                                thimble_text_callback on_text, void* context,
                                                char* error, size_t error_size);
 
+/// As thimble_chat_say(), of a message with pictures before it. The conversation keeps them.
+THIMBLE_API int thimble_chat_say_with_pictures(thimble_runner* runner, const char* message,
+                                               size_t message_size, const thimble_picture* pictures,
+                                               size_t count, const thimble_options* options,
+                                               thimble_text_callback on_text, void* context,
+                                               int64_t* dropped_turns, char* error,
+                                               size_t error_size);
+
+/// Pictures that a text has, in order. They are remembered until they are freed.
+typedef struct thimble_seen thimble_seen;
+
+/// Takes `count` pictures; what the model makes of them is computed when a text with them is read.
+/// May be called while an engine is open. Returns null on failure, such as a model that does not
+/// see.
+THIMBLE_API thimble_seen* thimble_see(thimble_runner* runner, const thimble_picture* pictures,
+                                      size_t count, char* error, size_t error_size);
+
+/// As thimble_encode_pieces(), of pieces whose literal ones have a place for each picture. Tokens
+/// below 0 are rows of pictures: thimble_engine_submit() takes them while the pictures are not
+/// freed.
+THIMBLE_API int64_t thimble_encode_seen(const thimble_runner* runner, const thimble_seen* seen,
+                                        const thimble_piece* pieces, int64_t count, int32_t* tokens,
+                                        int64_t capacity, char* error, size_t error_size);
+
+THIMBLE_API void thimble_seen_free(thimble_seen* seen);
+
 #ifdef __cplusplus
 }
 #endif

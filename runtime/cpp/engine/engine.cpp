@@ -35,8 +35,10 @@ Result<std::unique_ptr<Engine>> Engine::create(const Runner& runner, const Engin
   Result<Slots> slots = Slots::create(model, runner.cache(), runner.adapter(),
                                       static_cast<size_t>(fitting.sequences));
   if (!slots.ok()) return slots.status();
-  return std::unique_ptr<Engine>(
-      new Engine(model, fitting, std::move(*slots), runner.drafter(), runner.fresh_stats()));
+  const Result<std::shared_ptr<Sight>> sight = runner.sight();
+  return std::unique_ptr<Engine>(new Engine(model, sight.ok() ? *sight : nullptr, fitting,
+                                            std::move(*slots), runner.drafter(),
+                                            runner.fresh_stats()));
 }
 
 Engine::~Engine() {
@@ -46,7 +48,12 @@ Engine::~Engine() {
 
 Result<int64_t> Engine::submit(Request request) {
   if (request.tokens.empty()) return Status::error("the request has no tokens: give at least one");
-  Status fits = model_->check_context(request.tokens);
+  Status fits = model_->check_context(with_places(request.tokens));
+  if (fits.ok() && sight_ != nullptr) {
+    Result<Pictures> held = sight_->hold(request.tokens);
+    fits = held.status();
+    if (held.ok()) request.pictures = std::move(*held);
+  }
   if (fits.ok()) {
     fits = check_bias(request.options.sampler.changes, model_->program().vocab_size());
   }
@@ -129,7 +136,8 @@ void Engine::admit() {
       sequence->end(slot.status());
       continue;
     }
-    sequence->start(*model_, *slot, slots_[*slot].tokens.size(), drafter_of(*sequence));
+    sequence->start(*model_, with_places(sequence->tokens()), *slot, slots_[*slot].tokens.size(),
+                    drafter_of(*sequence));
     const std::lock_guard<std::mutex> lock(mutex_);
     running_.push_back(std::move(sequence));
   }
@@ -195,7 +203,7 @@ Status Engine::add_drafts(std::vector<SequenceRows>* parts) {
     const std::vector<int32_t>& read = slots_[sequence.slot()].tokens;
     const auto behind = static_cast<size_t>(program.room_behind(read.size() + 1));
     Result<std::vector<int32_t>> draft =
-        sequence.draft(read, std::min({kMostDraft, room, behind}), costs);
+        sequence.draft(with_places(read), std::min({kMostDraft, room, behind}), costs);
     if (!draft.ok()) return draft.status();
     part.draft = std::move(*draft);
     room -= part.draft.size();
@@ -203,7 +211,21 @@ Status Engine::add_drafts(std::vector<SequenceRows>* parts) {
   return {};
 }
 
+Status Engine::compute_rows(const std::vector<SequenceRows>& parts) {
+  if (sight_ == nullptr) return {};
+  for (const SequenceRows& part : parts) {
+    Sequence& sequence = *running_[part.sequence];
+    const auto begin = sequence.next().begin();
+    const std::vector<int64_t> read(begin, begin + static_cast<std::ptrdiff_t>(part.rows));
+    const Status status = sight_->compute(read, /*interrupted=*/nullptr, sequence.image_rows());
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
 Result<const float*> Engine::run(const std::vector<SequenceRows>& parts) {
+  const Status computed = compute_rows(parts);
+  if (!computed.ok()) return computed;
   std::vector<int64_t> tokens;
   std::vector<thimble_segment> segments;
   size_t drafted = 0;
@@ -222,7 +244,10 @@ Result<const float*> Engine::run(const std::vector<SequenceRows>& parts) {
     drafted += part.draft.size();
   }
   const auto start = std::chrono::steady_clock::now();
-  const Result<const float*> logits = model_->program().run(tokens, segments);
+  const bool sees = std::any_of(tokens.begin(), tokens.end(), is_row);
+  const Result<const float*> logits =
+      sees ? sight_->read(tokens, segments.front().start_pos, segments)
+           : model_->program().run(tokens, segments);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   if (logits.ok() && std::all_of(parts.begin(), parts.end(), is_answer)) {
     costs_[parts.size()].observe(drafted, taken.count());

@@ -15,6 +15,7 @@
 #include "engine/slots.h"
 #include "model/model.h"
 #include "runner/runner.h"
+#include "see/sight.h"
 
 namespace thimble {
 
@@ -52,9 +53,10 @@ class Engine {
   size_t step();
 
  private:
-  Engine(std::shared_ptr<Model> model, const EngineOptions& options, Slots slots,
-         std::shared_ptr<Drafter> drafter, Stats stats)
+  Engine(std::shared_ptr<Model> model, std::shared_ptr<Sight> sight, const EngineOptions& options,
+         Slots slots, std::shared_ptr<Drafter> drafter, Stats stats)
       : model_(std::move(model)),
+        sight_(std::move(sight)),
         options_(options),
         slots_(std::move(slots)),
         drafter_(std::move(drafter)),
@@ -63,6 +65,10 @@ class Engine {
           return model_->compile(text, wanted);
         }) {
     for (int32_t n = 0; n <= options.sequences; ++n) costs_.emplace_back(static_cast<size_t>(n));
+  }
+  /// A text with the token of a picture's place for each row.
+  std::vector<int32_t> with_places(const std::vector<int32_t>& tokens) const {
+    return sight_ != nullptr ? sight_->with_places(tokens) : tokens;
   }
   void drop_cancelled();
   /// Gives free slots to those that wait.
@@ -78,12 +84,15 @@ class Engine {
   /// Lets sequences guess behind their only token, as far as the call has room.
   Status add_drafts(std::vector<SequenceRows>* parts);
   Result<const float*> run(const std::vector<SequenceRows>& parts);
+  /// Computes the rows of pictures that parts read.
+  Status compute_rows(const std::vector<SequenceRows>& parts);
   void call_model();
   /// Gives a sequence its part of the logits; they may be null.
   Status advance(const SequenceRows& part, const float* logits);
   void end(size_t index, const Status& status);
 
   std::shared_ptr<Model> model_;
+  const std::shared_ptr<Sight> sight_;  ///< null: the model does not see
   const EngineOptions options_;
   Slots slots_;
   const std::shared_ptr<Drafter> drafter_;  ///< the runner's, of which each sequence has another

@@ -10,12 +10,14 @@
 #include "answer/stats.h"
 #include "constraint/constraint.h"
 #include "core/status.h"
+#include "see/sight.h"
 
 namespace thimble {
 
 /// A text to continue.
 struct Request {
-  std::vector<int32_t> tokens;     ///< at least one
+  std::vector<int32_t> tokens;     ///< at least one; below 0: a row of a picture
+  Pictures pictures;               ///< the engine's: those of the tokens
   GenerateOptions options;         ///< `constraint` and `interrupted` are the engine's
   std::vector<int32_t> predicted;  ///< the engine's: tokens of the options' prediction
   ConstraintText constraint;       ///< that the answer must match

@@ -12,8 +12,8 @@ Sequence::Sequence(int64_t id, Request request, const Stats& stats,
   stats_.adapter = request_.adapter;
 }
 
-void Sequence::start(const Model& model, size_t slot, size_t cached,
-                     std::unique_ptr<Drafter> drafter) {
+void Sequence::start(const Model& model, const std::vector<int32_t>& text, size_t slot,
+                     size_t cached, std::unique_ptr<Drafter> drafter) {
   const std::vector<int32_t>& tokens = request_.tokens;
   slot_ = slot;
   started_s_ = seconds();
@@ -22,7 +22,7 @@ void Sequence::start(const Model& model, size_t slot, size_t cached,
   next_.assign(tokens.begin() + static_cast<std::ptrdiff_t>(cached), tokens.end());
   vocab_size_ = static_cast<size_t>(model.program().vocab_size());
   drafter_ = std::move(drafter);
-  answer_.emplace(model, request_.options, tokens, request_.on_text, &stats_);
+  answer_.emplace(model, request_.options, text, request_.on_text, &stats_);
 }
 
 Result<std::vector<int32_t>> Sequence::draft(const std::vector<int32_t>& read, size_t most,

@@ -23,18 +23,22 @@ class Sequence {
   const std::vector<int32_t>& tokens() const { return request_.tokens; }
   const std::string& adapter() const { return request_.adapter; }
   const std::vector<int32_t>& prediction() const { return request_.predicted; }
+  /// Counts rows of its pictures that are computed.
+  int64_t* image_rows() { return &stats_.image_rows; }
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
 
   /// Begins, in a slot whose cache has the first `cached` tokens. `drafter`: of this sequence
   /// alone; null: none.
-  void start(const Model& model, size_t slot, size_t cached, std::unique_ptr<Drafter> drafter);
+  /// \param text its tokens, with those of places for rows of pictures.
+  void start(const Model& model, const std::vector<int32_t>& text, size_t slot, size_t cached,
+             std::unique_ptr<Drafter> drafter);
   size_t slot() const { return slot_; }
   bool drafts() const { return drafter_ != nullptr; }
 
   /// The tokens that the model has not read yet.
   const std::vector<int32_t>& next() const { return next_; }
-  /// Guesses what its answer says behind them: see Drafter::propose(). `read`: the tokens that the
+  /// Guesses what its answer says behind them: see Drafter::propose(). `read`: the text that the
   /// model has read.
   Result<std::vector<int32_t>> draft(const std::vector<int32_t>& read, size_t most,
                                      const CallCosts& costs);

@@ -29,14 +29,28 @@ void append(std::string* bytes, size_t number) {
   bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-std::string to_bytes(const std::vector<Message>& messages) {
+/// The pictures and messages.
+std::string to_bytes(const SavedSession& session) {
   std::string bytes;
-  for (const Message& message : messages) {
+  const bool has_pictures = !session.pictures.empty();
+  if (has_pictures) append(&bytes, session.pictures.size());
+  for (const SavedPicture& picture : session.pictures) {
+    append(&bytes, static_cast<uint32_t>(picture.first));
+    append(&bytes, picture.rows);
+    append(&bytes, picture.columns);
+    append(&bytes, picture.pixels.size());
+    bytes += bytes_of(picture.pixels);
+  }
+  for (size_t i = 0; i < session.messages.size(); ++i) {
+    const Message& message = session.messages[i];
     size_t role = 0;
     while (kRoles[role] != message.role) ++role;
     append(&bytes, role);
     append(&bytes, message.content.size());
     bytes += message.content;
+    if (!has_pictures) continue;
+    append(&bytes, session.message_pictures[i].size());
+    for (const uint32_t picture : session.message_pictures[i]) append(&bytes, picture);
   }
   return bytes;
 }
@@ -49,22 +63,50 @@ std::optional<uint32_t> take_number(std::string_view* bytes) {
   return number;
 }
 
-/// Nothing unless the bytes are the messages of complete turns after at most one system message.
-std::optional<std::vector<Message>> to_messages(std::string_view bytes) {
-  std::vector<Message> messages;
+/// So many bytes; nothing if there are fewer.
+std::optional<std::string_view> take_bytes(std::string_view* bytes, std::optional<uint32_t> size) {
+  if (!size || *size > bytes->size()) return std::nullopt;
+  const std::string_view taken = bytes->substr(0, *size);
+  bytes->remove_prefix(*size);
+  return taken;
+}
+
+bool take_pictures(std::string_view* bytes, std::vector<SavedPicture>* pictures) {
+  const std::optional<uint32_t> count = take_number(bytes);
+  for (uint32_t i = 0; count && i < *count; ++i) {
+    const auto first = take_number(bytes), rows = take_number(bytes), columns = take_number(bytes);
+    const auto pixels = take_bytes(bytes, take_number(bytes));
+    if (!first || !rows || !columns || !pixels) return false;
+    pictures->push_back(
+        {static_cast<int32_t>(*first), *rows, *columns, {pixels->begin(), pixels->end()}});
+  }
+  return count && *count > 0;
+}
+
+/// False unless the bytes are the messages of complete turns after at most one system message, and
+/// in version 3 before them the pictures.
+bool read_text(std::string_view bytes, uint32_t version, SavedSession* session) {
+  const bool has_pictures = version == kPictureVersion;
+  if (has_pictures && !take_pictures(&bytes, &session->pictures)) return false;
   uint32_t before = 2;  // a conversation starts as if after an answer
   while (!bytes.empty()) {
     const std::optional<uint32_t> role = take_number(&bytes);
-    const std::optional<uint32_t> size = take_number(&bytes);
-    if (!role || !size || *size > bytes.size()) return std::nullopt;
-    const bool in_order = *role == 0 ? messages.empty() : *role == (before == 1 ? 2 : 1);
-    if (!in_order) return std::nullopt;
-    messages.push_back({std::string(kRoles[*role]), std::string(bytes.substr(0, *size))});
-    bytes.remove_prefix(*size);
+    const auto content = take_bytes(&bytes, take_number(&bytes));
+    if (!role || !content) return false;
+    const bool in_order = *role == 0 ? session->messages.empty() : *role == (before == 1 ? 2 : 1);
+    if (!in_order) return false;
+    session->messages.push_back({std::string(kRoles[*role]), std::string(*content)});
+    session->message_pictures.emplace_back();
+    const std::optional<uint32_t> count = has_pictures ? take_number(&bytes) : 0;
+    if (!count) return false;
+    for (uint32_t i = 0; i < *count; ++i) {
+      const std::optional<uint32_t> picture = take_number(&bytes);
+      if (!picture || *picture >= session->pictures.size()) return false;
+      session->message_pictures.back().push_back(*picture);
+    }
     before = *role;
   }
-  if (before == 1) return std::nullopt;
-  return messages;
+  return before != 1;
 }
 
 uint32_t crc32_of(std::string_view bytes) {
@@ -112,22 +154,27 @@ Status check_session(const std::string& path) {
                        " is not a regular file, so it cannot store a session: name another file");
 }
 
+Status damaged_session(const std::string& path) {
+  return Status::error("the session " + path +
+                       " is damaged: name another file, or delete it to start a new session");
+}
+
 Status write_session(const std::string& path, const SavedSession& session) {
   const Status status = check_session(path);
   if (!status.ok()) return status;
   if (!may_replace(path)) {
     return Status::error(path + " is not a session that this runner saved: name another file");
   }
-  const std::string messages = to_bytes(session.messages);
+  const std::string messages = to_bytes(session);
   std::string text(bytes_of(session.tokens));
   text += messages;
   if (messages.size() > std::numeric_limits<uint32_t>::max()) {
     return Status::error("the conversation is too long to be saved to " + path +
-                         ", the limit is 4 GB of text: start a new one");
+                         ", the limit is 4 GB of text and pictures: start a new one");
   }
   SessionHeader header{};
   kMagic.copy(header.magic, sizeof(header.magic));
-  header.version = kSessionVersion;
+  header.version = session.pictures.empty() ? kSessionVersion : kPictureVersion;
   header.token_count = static_cast<uint32_t>(session.tokens.size());
   header.fingerprint = session.fingerprint;
   header.cache_size = session.cache.size();
@@ -152,15 +199,13 @@ Result<SavedSession> read_session(const std::string& path, uint64_t fingerprint)
   if (!whole || std::string_view(header.magic, sizeof(header.magic)) != kMagic) {
     return Status::error(path + " is not a session that this runner saved: name another file");
   }
-  if (header.version != kSessionVersion && header.version != kOldSessionVersion) {
+  if (header.version < kOldSessionVersion || header.version > kPictureVersion) {
     return Status::error(path + " is a session of version " + std::to_string(header.version) +
                          ", and this runner reads versions " + std::to_string(kOldSessionVersion) +
-                         " and " + std::to_string(kSessionVersion) +
+                         " to " + std::to_string(kPictureVersion) +
                          ": name another file, or delete it to start a new session");
   }
-  const Status damaged =
-      Status::error("the session " + path +
-                    " is damaged: name another file, or delete it to start a new session");
+  const Status damaged = damaged_session(path);
   const uint64_t text_size = uint64_t{header.token_count} * sizeof(int32_t) + header.messages_size;
   const uint64_t left = bytes_left(file.get());
   if (header_crc32(header) != header.header_crc32 || left < text_size ||
@@ -183,10 +228,9 @@ Result<SavedSession> read_session(const std::string& path, uint64_t fingerprint)
   session.tokens.resize(header.token_count);
   const size_t tokens_size = session.tokens.size() * sizeof(int32_t);
   if (tokens_size > 0) std::memcpy(session.tokens.data(), text.data(), tokens_size);
-  std::optional<std::vector<Message>> messages =
-      to_messages(std::string_view(text).substr(tokens_size));
-  if (!messages) return damaged;
-  session.messages = std::move(*messages);
+  if (!read_text(std::string_view(text).substr(tokens_size), header.version, &session)) {
+    return damaged;
+  }
   return session;
 }
 

@@ -42,7 +42,16 @@ Size in_tiles(const Picture& picture, size_t side) {
 
 }  // namespace
 
-Tiles::Tiles(const Picture& picture, const PictureSettings& settings) : side_(settings.side) {
+Tiles::Tiles(const PictureSettings& settings) : side_(settings.side) {
+  for (size_t color = 0; color < 3; ++color) {
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const auto scaled = static_cast<float>(static_cast<double>(byte) * settings.rescale);
+      normalized_[color][byte] = (scaled - settings.mean[color]) / settings.std[color];
+    }
+  }
+}
+
+Tiles::Tiles(const Picture& picture, const PictureSettings& settings) : Tiles(settings) {
   const Size size = with_longest(picture, settings.longest_edge);
   Picture resized = resize(picture, size.width, size.height, settings.filter);
   if (settings.tiles) {
@@ -57,12 +66,27 @@ Tiles::Tiles(const Picture& picture, const PictureSettings& settings) : side_(se
   }
   whole_ = resize(resized, side_, side_, settings.filter);
   if (rows_ > 0) tiles_ = std::move(resized);
-  for (size_t color = 0; color < 3; ++color) {
-    for (size_t byte = 0; byte < 256; ++byte) {
-      const auto scaled = static_cast<float>(static_cast<double>(byte) * settings.rescale);
-      normalized_[color][byte] = (scaled - settings.mean[color]) / settings.std[color];
-    }
-  }
+}
+
+std::optional<Tiles> Tiles::of_pixels(const std::vector<uint8_t>& pixels, size_t rows,
+                                      size_t columns, const PictureSettings& settings) {
+  Tiles tiles(settings);
+  const size_t side = settings.side, whole = 3 * side * side, most = pixels.size() / whole;
+  const bool has_tiles = rows > 0 && columns > 0;
+  if ((rows == 0) != (columns == 0) || rows > most || columns > most) return std::nullopt;
+  if (pixels.size() != (rows * columns + 1) * whole) return std::nullopt;
+  const auto end = pixels.end() - static_cast<std::ptrdiff_t>(whole);
+  tiles.rows_ = rows;
+  tiles.columns_ = columns;
+  if (has_tiles) tiles.tiles_ = {columns * side, rows * side, {pixels.begin(), end}};
+  tiles.whole_ = {side, side, {end, pixels.end()}};
+  return tiles;
+}
+
+std::vector<uint8_t> Tiles::pixels() const {
+  std::vector<uint8_t> pixels = tiles_.pixels;
+  pixels.insert(pixels.end(), whole_.pixels.begin(), whole_.pixels.end());
+  return pixels;
 }
 
 void Tiles::write(size_t tile, float* numbers) const {

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "picture/picture.h"
@@ -14,6 +16,13 @@ namespace thimble {
 class Tiles {
  public:
   Tiles(const Picture& picture, const PictureSettings& settings);
+
+  /// Those whose pixels() are given; nothing if they are of another size.
+  static std::optional<Tiles> of_pixels(const std::vector<uint8_t>& pixels, size_t rows,
+                                        size_t columns, const PictureSettings& settings);
+
+  /// The tiles side by side, and then the whole: [height][width][3] of both.
+  std::vector<uint8_t> pixels() const;
 
   /// Of tiles, but for the whole; 0: the whole is all.
   size_t rows() const { return rows_; }
@@ -35,6 +44,8 @@ class Tiles {
   void write(size_t tile, float* numbers) const;
 
  private:
+  explicit Tiles(const PictureSettings& settings);
+
   size_t side_, rows_ = 0, columns_ = 0;
   Picture tiles_;  ///< side by side; empty if there are none
   Picture whole_;

@@ -7,6 +7,7 @@
 
 #include "platform/streams.h"
 #include "program/interrupt.h"
+#include "program/picture_files.h"
 #include "program/standard_output.h"
 #include "runner/chat.h"
 
@@ -16,6 +17,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr std::string_view kSpace = " \t\r";
 constexpr const char* kCommands =
+    "  /image FILE  a picture before the next message; several are in order\n"
     "  /reset  start a new conversation; the system prompt stays\n"
     "  /help   print this\n"
     "  /exit   end the chat, like Ctrl-D\n"
@@ -38,8 +40,8 @@ class LineChat {
   }
 
   /// Runs one turn; fails if the message was refused or the model failed.
-  Result<int> take_only_turn(const std::string& message) {
-    const Result<Chat::Question> question = chat_.ask(message, generate_.max_new_tokens);
+  Result<int> take_only_turn(const std::string& message, const Pictures& pictures) {
+    const Result<Chat::Question> question = chat_.ask(message, generate_.max_new_tokens, pictures);
     if (!question.ok()) return question.status();
     const Status status = answer(*question);
     if (!status.ok()) return status;
@@ -73,11 +75,12 @@ class LineChat {
     const bool slash = line[0] == '/', two = slash && line.size() > 1 && line[1] == '/';
     if (slash && !two) return obey(line);
     const Result<Chat::Question> question =
-        chat_.ask(two ? line.substr(1) : line, generate_.max_new_tokens);
+        chat_.ask(two ? line.substr(1) : line, generate_.max_new_tokens, pictures_);
     if (!question.ok()) {
       say(question.message());
       return false;
     }
+    pictures_.clear();
     const Status status = answer(*question);
     if (!status.ok()) return status;
     return true;
@@ -85,6 +88,14 @@ class LineChat {
 
   Result<bool> obey(const std::string& line) {
     const std::string command = line.substr(0, line.find_last_not_of(kSpace) + 1);
+    const size_t space = command.find_first_of(kSpace);
+    if (command.substr(0, space) == "/image") {
+      if (space != std::string::npos) {
+        return add_picture(command.substr(command.find_first_not_of(kSpace, space)));
+      }
+      say("the command /image needs a file: write /image FILE");
+      return false;
+    }
     if (command == "/exit") {
       left_ = true;
     } else if (command == "/help") {
@@ -93,11 +104,22 @@ class LineChat {
       const Status status = chat_.reset();
       if (!status.ok()) return status;
       told_of_drop_ = false;
+      pictures_.clear();
       say("a new conversation starts");
     } else {
       refuse(command);
       return false;
     }
+    return true;
+  }
+
+  bool add_picture(const std::string& path) {
+    const Result<Pictures> pictures = see_files(runner_, {path}, pictures_);
+    if (!pictures.ok()) {
+      say(pictures.message());
+      return false;
+    }
+    pictures_ = *pictures;
     return true;
   }
 
@@ -137,6 +159,7 @@ class LineChat {
   Runner& runner_;
   Chat chat_;
   const GenerateOptions& generate_;
+  Pictures pictures_;  ///< of the next message
   bool told_of_drop_ = false;
   bool left_ = false;
   bool lost_output_ = false;
@@ -148,7 +171,10 @@ Result<int> converse(Runner& runner, const Options& options, const GenerateOptio
   const Result<Chat> started = Chat::start(runner, options.system);
   if (!started.ok()) return started.status();
   LineChat chat(runner, *started, options, generate);
-  return options.prompt ? chat.take_only_turn(*options.prompt) : chat.take_lines();
+  if (!options.prompt) return chat.take_lines();
+  const Result<Pictures> pictures = see_files(runner, options.images);
+  if (!pictures.ok()) return pictures.status();
+  return chat.take_only_turn(*options.prompt, *pictures);
 }
 
 }  // namespace thimble

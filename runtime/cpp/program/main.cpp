@@ -38,13 +38,12 @@ int fail(const Status& status, int code) {
 
 Result<int> continue_prompt(Runner& runner, const Options& options,
                             const GenerateOptions& generate) {
-  const Result<std::vector<Picture>> pictures = read_pictures(options.images);
+  const Result<Pictures> pictures = see_files(runner, options.images);
   if (!pictures.ok()) return pictures.status();
   const Result<std::vector<int32_t>> tokens =
       pictures->empty() ? runner.encode_prompt(*options.prompt)
-                        : runner.encode_prompt(*options.prompt, *pictures, &interrupted());
+                        : runner.encode_prompt(*options.prompt, *pictures);
   if (!tokens.ok()) return tokens.status();
-  if (interrupted()) return kInterrupted;
   StandardOutput output;
   const Status status = runner.generate(*tokens, generate, output.callback());
   if (!status.ok()) return status;

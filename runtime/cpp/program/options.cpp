@@ -307,13 +307,9 @@ Status check(const Options& options) {
         "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
         "model of language: pass one of both");
   }
-  if (!options.images.empty() && (!options.prompt || options.chat || options.embed)) {
+  if (!options.images.empty() && (!options.prompt || options.embed)) {
     return Status::error(
-        "--image needs -p TEXT, which may be empty, and neither --chat nor --embed");
-  }
-  if (!options.images.empty() && !options.session.empty()) {
-    return Status::error(
-        "a session with pictures cannot be saved: leave out --session, or --image");
+        "--image needs -p TEXT, which may be empty, and not --embed; a chat takes /image FILE");
   }
   if (hears && (options.chat || options.embed || options.takes_tensors())) {
     return Status::error(

@@ -7,15 +7,17 @@
 
 namespace thimble {
 
-Result<std::vector<Picture>> read_pictures(const std::vector<std::string>& paths) {
-  std::vector<Picture> pictures;
+Result<Pictures> see_files(const Runner& runner, const std::vector<std::string>& paths,
+                           Pictures pictures) {
   for (const std::string& path : paths) {
     platform::MappedFile file;
-    const Status status = open_named(path, "a picture", "name a picture", &file);
+    Status status = runner.sight().status();
+    if (status.ok()) status = open_named(path, "a picture", "name a picture", &file);
     if (!status.ok()) return status;
-    Result<Picture> picture = read_picture(file.data(), file.size(), path);
+    const Result<Picture> picture = read_picture(file.data(), file.size(), path);
     if (!picture.ok()) return picture.status();
-    pictures.push_back(std::move(*picture));
+    status = runner.see(*picture, &pictures);
+    if (!status.ok()) return status;
   }
   return pictures;
 }

@@ -4,11 +4,13 @@
 #include <vector>
 
 #include "core/status.h"
-#include "picture/picture.h"
+#include "runner/runner.h"
 
 namespace thimble {
 
-/// Reads files of pictures, in order.
-Result<std::vector<Picture>> read_pictures(const std::vector<std::string>& paths);
+/// Takes the pictures of files into a text of the runner's model, in order, behind `pictures`.
+/// Fails if it does not see, or with the first that cannot be read.
+Result<Pictures> see_files(const Runner& runner, const std::vector<std::string>& paths,
+                           Pictures pictures = {});
 
 }  // namespace thimble

@@ -33,8 +33,9 @@ size_t Chat::first_turn() const {
   return !messages().empty() && messages().front().role == "system" ? 1 : 0;
 }
 
-Result<Chat::Question> Chat::ask(const std::string& message, int64_t max_new_tokens) {
-  messages().push_back({"user", message});
+Result<Chat::Question> Chat::ask(const std::string& message, int64_t max_new_tokens,
+                                 Pictures pictures) {
+  messages().push_back({"user", message, std::move(pictures)});
   Result<Question> question = fit(max_new_tokens);
   if (!question.ok()) messages().pop_back();
   return question;
@@ -106,7 +107,7 @@ Result<Chat::Question> Chat::fit(int64_t max_new_tokens) const {
                            ": shorten the message, or export with a larger --max-context-len");
     }
   }
-  const Status status = runner_->model().check_context(question.tokens);
+  const Status status = runner_->check_context(question.tokens);
   if (!status.ok()) return status;
   return question;
 }
@@ -140,7 +141,12 @@ Result<std::vector<int32_t>> Chat::encode(size_t dropped_turns) const {
               messages().end());
   const auto pieces = model.chat_template()->render(kept, /*add_generation_prompt=*/true);
   if (!pieces.ok()) return pieces.status();
-  return model.tokenizer().encode(*pieces);
+  Pictures pictures;
+  for (const Message& message : kept) {
+    pictures.insert(pictures.end(), message.pictures.begin(), message.pictures.end());
+  }
+  if (pictures.empty()) return model.tokenizer().encode(*pieces);
+  return runner_->encode_pieces(*pieces, pictures);
 }
 
 }  // namespace thimble

@@ -31,10 +31,10 @@ class Chat {
   /// message; the conversation then does not change.
   static Result<Chat> start(Runner& runner, const std::string& system);
 
-  /// Adds the user's message; call answer() next with the same `max_new_tokens`. If it fails, for
-  /// example because system message and message do not fit the context, nothing is added or
-  /// dropped.
-  Result<Question> ask(const std::string& message, int64_t max_new_tokens);
+  /// Adds the user's message, before which its pictures stand; call answer() next with the same
+  /// `max_new_tokens`. If it fails, for example because system message and message do not fit the
+  /// context, nothing is added or dropped.
+  Result<Question> ask(const std::string& message, int64_t max_new_tokens, Pictures pictures = {});
 
   /// Generates the answer and adds it to the conversation: its content alone, without reasoning,
   /// which special tokens or <think> set off, unless special tokens are asked for. On failure the

@@ -6,7 +6,6 @@
 
 #include "answer/answer.h"
 #include "model/recorder.h"
-#include "model/session_file.h"
 #include "see/prompt_with_pictures.h"
 
 namespace thimble {
@@ -50,7 +49,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const std::function<Result<PteFile>
 }
 
 Runner::Runner(std::shared_ptr<Model> model, int32_t cache)
-    : model_(std::move(model)), cache_(cache) {
+    : model_(std::move(model)), cache_(cache), sight_(Sight::load(program().open_program())) {
   stats_.model = model_->file().path();
   stats_.method = program().method();
   stats_.delegate = program().delegates();
@@ -62,23 +61,29 @@ Runner::~Runner() {
   if (cache_ != 0) model_->give_up(cache_);
 }
 
-Result<Sight*> Runner::sight() {
-  if (sight_ == nullptr) {
-    Result<std::shared_ptr<Sight>> sight = Sight::load(program().open_program());
-    if (!sight.ok()) return sight.status();
-    sight_ = std::move(*sight);
-  }
-  return sight_.get();
+Status Runner::see(const Picture& picture, Pictures* text) const {
+  if (!sight_.ok()) return sight_.status();
+  return (*sight_)->see(picture, static_cast<size_t>(program().max_context_len()), text);
 }
 
 Result<std::vector<int32_t>> Runner::encode_prompt(std::string_view prompt,
-                                                   const std::vector<Picture>& pictures,
-                                                   const std::atomic<bool>* interrupted) {
-  const Result<Sight*> sight = this->sight();
-  if (!sight.ok()) return sight.status();
-  auto tokens = encode_with_pictures(**sight, *model_, prompt, pictures, interrupted);
-  if (is_set(interrupted)) stats_.stop_reason = StopReason::kInterrupted;
-  return tokens;
+                                                   const Pictures& pictures) const {
+  if (!sight_.ok()) return sight_.status();
+  return encode_with_pictures(**sight_, *model_, prompt, pictures);
+}
+
+Result<std::vector<int32_t>> Runner::encode_pieces(const std::vector<Piece>& pieces,
+                                                   const Pictures& pictures) const {
+  if (!sight_.ok()) return sight_.status();
+  return encode_with_pictures(**sight_, *model_, pieces, pictures);
+}
+
+Status Runner::hold_pictures(const std::vector<int32_t>& tokens) {
+  if (!sight_.ok()) return {};
+  Result<Pictures> held = (*sight_)->hold(tokens);
+  if (!held.ok()) return held.status();
+  pictures_ = std::move(*held);
+  return {};
 }
 
 Status Runner::choose_cache() const {
@@ -147,42 +152,6 @@ Result<SessionHandle*> Runner::own_session(const char* verb) const {
   return session;
 }
 
-Status Runner::save(const std::string& path) const {
-  const Result<SessionHandle*> session = own_session("saved");
-  if (!session.ok()) return session.status();
-  if (std::any_of(cached_.begin(), cached_.end(), is_row)) {
-    return Status::error("a session with pictures cannot be saved: leave out --session");
-  }
-  const Status allowed = model_->file().check_output(path);
-  if (!allowed.ok()) return allowed;
-  SavedSession saved;
-  saved.fingerprint = model_->file().fingerprint();
-  saved.tokens = cached_;
-  saved.messages = conversations_.current();
-  const Status status = (*session)->save(&saved.cache);
-  return status.ok() ? write_session(path, saved) : status;
-}
-
-Status Runner::restore(const std::string& path) {
-  const Result<SessionHandle*> session = own_session("restored");
-  if (!session.ok()) return session.status();
-  Result<SavedSession> saved = read_session(path, model_->file().fingerprint());
-  if (!saved.ok()) return saved.status();
-  const Status status = (*session)->restore(saved->cache.data(), saved->cache.size());
-  if (!status.ok()) {
-    return Status::error("cannot restore the session " + path + ": " + status.message());
-  }
-  cached_ = std::move(saved->tokens);
-  if ((*session)->length() == static_cast<int64_t>(cached_.size())) {
-    conversations_.restore(std::move(saved->messages));
-    return {};
-  }
-  cached_.clear();
-  (void)(*session)->truncate(0).ok();
-  return Status::error("the session " + path +
-                       " has different numbers of positions and tokens: delete it");
-}
-
 Result<std::unique_ptr<Runner>> Runner::fork() const {
   const Result<SessionHandle*> session = own_session("forked");
   if (!session.ok()) return session.status();
@@ -194,6 +163,7 @@ Result<std::unique_ptr<Runner>> Runner::fork() const {
   runner->stats_.adapter = stats_.adapter;
   runner->drafter_ = drafter_;
   runner->sight_ = sight_;
+  runner->pictures_ = pictures_;
   return runner;
 }
 
@@ -219,8 +189,10 @@ Result<const float*> Runner::extend(const std::vector<int32_t>& tokens, size_t e
     const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(start);
     const auto count =
         static_cast<std::ptrdiff_t>(std::min(static_cast<int64_t>(end - start), most));
-    const Result<const float*> result = forward(std::vector<int64_t>(begin, begin + count));
-    if (!result.ok()) return result;
+    const std::vector<int64_t> part(begin, begin + count);
+    const bool sees = std::any_of(part.begin(), part.end(), is_row);
+    const Result<const float*> result = sees ? read_rows(part, interrupted) : forward(part);
+    if (!result.ok() || *result == nullptr) return result;
     logits = *result;
     cached_.insert(cached_.end(), begin, begin + count);
   }
@@ -278,17 +250,30 @@ Result<const float*> Runner::logits_after(const std::vector<int32_t>& tokens) {
 
 Result<const float*> Runner::forward(const std::vector<int64_t>& tokens, size_t logit_rows) {
   const auto start_pos = static_cast<int64_t>(cached_.size());
-  const bool sees = std::any_of(tokens.begin(), tokens.end(), is_row);
   const Result<const float*> logits =
-      sees ? sight_->read(tokens, start_pos)
-      : logit_rows == 1
+      logit_rows == 1
           ? program().run(tokens, start_pos)
           : program().run(tokens, {{cache_, start_pos, static_cast<int64_t>(tokens.size()),
                                     static_cast<int64_t>(logit_rows), nullptr}});
+  count_recorded();
+  return logits;
+}
+
+Result<const float*> Runner::read_rows(const std::vector<int64_t>& tokens,
+                                       const std::atomic<bool>* interrupted) {
+  Sight& sight = **sight_;
+  const Status computed = sight.compute(tokens, interrupted, &stats_.image_rows);
+  if (!computed.ok()) return computed;
+  if (is_set(interrupted)) return nullptr;
+  const Result<const float*> logits = sight.read(tokens, static_cast<int64_t>(cached_.size()));
+  count_recorded();
+  return logits;
+}
+
+void Runner::count_recorded() {
   const Recorder::Fate fate = program().recorder().last_call();
   stats_.recorded_calls += fate == Recorder::Fate::kRecorded;
   stats_.dropped_calls += fate == Recorder::Fate::kDropped;
-  return logits;
 }
 
 Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const Sampler& sampler,
@@ -315,10 +300,9 @@ Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const S
   std::vector<int32_t> draft;
   const auto room = std::min(program().room_behind(all.size()),
                              program().max_seq_len() - static_cast<int64_t>(tokens.size()));
-  // No drafter reads pictures.
-  if (drafter_ != nullptr && room > 0 && std::none_of(all.begin(), all.end(), is_row)) {
+  if (drafter_ != nullptr && room > 0) {
     Result<std::vector<int32_t>> proposed = drafter_->propose(
-        all, std::min(kMostDraft, static_cast<size_t>(room)), call_costs_, sampler);
+        with_places(all), std::min(kMostDraft, static_cast<size_t>(room)), call_costs_, sampler);
     if (!proposed.ok()) return proposed.status();
     draft = std::move(*proposed);
   }
@@ -341,9 +325,10 @@ Status Runner::drop_ahead() {
 
 Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                         const TextCallback& on_text) {
-  const std::vector<int32_t> text = sight_ == nullptr ? tokens : sight_->with_places(tokens);
+  const std::vector<int32_t> text = with_places(tokens);
   Status status = model_->check_context(text);
   if (status.ok()) status = check_bias(options.sampler.changes, program().vocab_size());
+  if (status.ok()) status = hold_pictures(tokens);
   if (!status.ok()) return status;
   Stopwatch watch;
   Result<const float*> logits = prefill(tokens, options.interrupted);

@@ -40,13 +40,25 @@ class Runner {
   }
 
   /// What sees of the model; fails if it does not.
-  Result<Sight*> sight();
+  Result<std::shared_ptr<Sight>> sight() const { return sight_; }
+
+  /// Takes a picture into a text of this model, behind those of `text`. Fails if the model does not
+  /// see, or they do not fit the context.
+  Status see(const Picture& picture, Pictures* text) const;
 
   /// The tokens of a prompt with pictures, as prompt_with_pictures() writes it; those below 0 are
-  /// rows of pictures. Empty if interrupted. Fails if the model does not see.
+  /// rows of the pictures, which must be held until generate() has begun.
   Result<std::vector<int32_t>> encode_prompt(std::string_view prompt,
-                                             const std::vector<Picture>& pictures,
-                                             const std::atomic<bool>* interrupted);
+                                             const Pictures& pictures) const;
+
+  /// The tokens of a conversation with pictures: see encode_with_pictures().
+  Result<std::vector<int32_t>> encode_pieces(const std::vector<Piece>& pieces,
+                                             const Pictures& pictures) const;
+
+  /// Whether every token is in the vocabulary, or a row of a picture, and all fit the context.
+  Status check_context(const std::vector<int32_t>& tokens) const {
+    return model_->check_context(with_places(tokens));
+  }
 
   /// Compiles a constraint for GenerateOptions, null if the text is none; the runner must outlive
   /// it.
@@ -152,12 +164,24 @@ class Runner {
   /// Calls the model with tokens that follow those of the cache; returns the logits of the last
   /// `logit_rows`.
   Result<const float*> forward(const std::vector<int64_t>& tokens, size_t logit_rows = 1);
+  /// The same of tokens and rows of pictures; null if interrupted before all rows are computed.
+  Result<const float*> read_rows(const std::vector<int64_t>& tokens,
+                                 const std::atomic<bool>* interrupted);
+  /// Tells the statistics of what a recording kept of the last call.
+  void count_recorded();
+  /// A text with the token of a picture's place for each row.
+  std::vector<int32_t> with_places(const std::vector<int32_t>& tokens) const {
+    return sight_.ok() ? (*sight_)->with_places(tokens) : tokens;
+  }
+  /// Holds the pictures of a text that will be in the cache.
+  Status hold_pictures(const std::vector<int32_t>& tokens);
 
   std::shared_ptr<Model> model_;
   int32_t cache_;                ///< its number in the session
   std::vector<int32_t> cached_;  ///< the tokens whose keys and values are in the cache
   Conversations conversations_;
-  std::shared_ptr<Sight> sight_;  ///< null: no picture was seen
+  Result<std::shared_ptr<Sight>> sight_;  ///< shared with forks and engines
+  Pictures pictures_;                     ///< of the cache
   std::shared_ptr<Drafter> drafter_;
   VerifiedDraft ahead_;
   CallCosts call_costs_;

@@ -17,15 +17,31 @@ std::string plural(size_t count, const std::string& word) {
   return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
 }
 
+std::string counted(size_t places, const std::string& place, size_t pictures) {
+  return plural(places, "place") + " " + place + ", but there " + (pictures == 1 ? "is " : "are ") +
+         plural(pictures, "picture");
+}
+
+/// Writes what stands for pictures in the places of a text from the `next` picture on.
+void write_pictures(const PictureSettings& settings, const Pictures& pictures, size_t* next,
+                    std::string* text) {
+  size_t at = 0;
+  while (*next < pictures.size() && (at = text->find(settings.place, at)) != std::string::npos) {
+    const Tiles& tiles = pictures[(*next)++]->tiles;
+    const std::string written = settings.text(tiles.rows(), tiles.columns());
+    text->replace(at, settings.place.size(), written);
+    at += written.size();
+  }
+}
+
 }  // namespace
 
 Result<std::string> prompt_with_pictures(const PictureSettings& settings, std::string_view prompt,
-                                         const std::vector<SeenPicture>& pictures) {
+                                         const Pictures& pictures) {
   const size_t places = count_places(prompt, settings.place);
   if (places != 0 && places != pictures.size()) {
-    return Status::error("the prompt has " + plural(places, "place") + " " + settings.place +
-                         ", but there " + (pictures.size() == 1 ? "is " : "are ") +
-                         plural(pictures.size(), "picture") + ": write one for each, or none");
+    return Status::error("the prompt has " + counted(places, settings.place, pictures.size()) +
+                         ": write one for each, or none");
   }
   std::string text;
   if (places == 0) {
@@ -35,20 +51,15 @@ Result<std::string> prompt_with_pictures(const PictureSettings& settings, std::s
   } else {
     text = prompt;
   }
-  size_t at = 0;
-  for (const SeenPicture& picture : pictures) {
-    at = text.find(settings.place, at);
-    const std::string written = settings.text(picture.rows, picture.columns);
-    text.replace(at, settings.place.size(), written);
-    at += written.size();
-  }
+  size_t next = 0;
+  write_pictures(settings, pictures, &next, &text);
   return text;
 }
 
-Status place_pictures(const PictureSettings& settings, const std::vector<SeenPicture>& pictures,
+Status place_pictures(const PictureSettings& settings, const Pictures& pictures,
                       std::vector<int32_t>* tokens) {
   size_t rows = 0;
-  for (const SeenPicture& picture : pictures) rows += picture.count;
+  for (const auto& picture : pictures) rows += picture->count;
   const auto places =
       static_cast<size_t>(std::count(tokens->begin(), tokens->end(), settings.token));
   if (places != rows) {
@@ -57,28 +68,44 @@ Status place_pictures(const PictureSettings& settings, const std::vector<SeenPic
                          ": leave such tokens out of it, or export the model again");
   }
   auto place = tokens->begin();
-  for (const SeenPicture& picture : pictures) {
-    for (size_t row = 0; row < picture.count; ++row) {
+  for (const auto& picture : pictures) {
+    for (size_t row = 0; row < picture->count; ++row) {
       place = std::find(place, tokens->end(), settings.token);
-      *place = picture.first - static_cast<int32_t>(row);
+      *place = picture->first - static_cast<int32_t>(row);
     }
   }
   return {};
 }
 
-Result<std::vector<int32_t>> encode_with_pictures(Sight& sight, const Model& model,
+Result<std::vector<int32_t>> encode_with_pictures(const Sight& sight, const Model& model,
                                                   std::string_view prompt,
-                                                  const std::vector<Picture>& pictures,
-                                                  const std::atomic<bool>* interrupted) {
-  const auto most = static_cast<size_t>(model.program().max_context_len());
-  const Result<std::vector<SeenPicture>> seen = sight.see(pictures, most, interrupted);
-  if (!seen.ok()) return seen.status();
-  if (seen->size() < pictures.size()) return std::vector<int32_t>();
-  const Result<std::string> text = prompt_with_pictures(sight.settings(), prompt, *seen);
+                                                  const Pictures& pictures) {
+  const Result<std::string> text = prompt_with_pictures(sight.settings(), prompt, pictures);
   if (!text.ok()) return text.status();
   Result<std::vector<int32_t>> tokens = model.encode_prompt(*text);
   if (!tokens.ok()) return tokens;
-  const Status placed = place_pictures(sight.settings(), *seen, &*tokens);
+  const Status placed = place_pictures(sight.settings(), pictures, &*tokens);
+  if (!placed.ok()) return placed;
+  return tokens;
+}
+
+Result<std::vector<int32_t>> encode_with_pictures(const Sight& sight, const Model& model,
+                                                  std::vector<Piece> pieces,
+                                                  const Pictures& pictures) {
+  const PictureSettings& settings = sight.settings();
+  size_t places = 0, next = 0;
+  for (Piece& piece : pieces) {
+    if (!piece.literal) continue;
+    places += count_places(piece.text, settings.place);
+    write_pictures(settings, pictures, &next, &piece.text);
+  }
+  if (places != pictures.size()) {
+    return Status::error("the model's chat template writes " +
+                         counted(places, settings.place, pictures.size()) +
+                         ": pass pictures in the user's messages alone");
+  }
+  std::vector<int32_t> tokens = model.tokenizer().encode(pieces);
+  const Status placed = place_pictures(settings, pictures, &tokens);
   if (!placed.ok()) return placed;
   return tokens;
 }

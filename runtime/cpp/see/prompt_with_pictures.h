@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,9 +7,9 @@
 
 #include "core/status.h"
 #include "model/model.h"
-#include "picture/picture.h"
 #include "picture/picture_settings.h"
 #include "see/sight.h"
+#include "tokenizer/tokenizer.h"
 
 namespace thimble {
 
@@ -18,18 +17,24 @@ namespace thimble {
 /// keeps its own text. One without places is a question about the pictures: the model's template
 /// stands around it, if the file has one. Fails if it has places, but not as many.
 Result<std::string> prompt_with_pictures(const PictureSettings& settings, std::string_view prompt,
-                                         const std::vector<SeenPicture>& pictures);
+                                         const Pictures& pictures);
 
 /// Puts the rows of pictures in the places of such a text's tokens. Fails if there are not as many
 /// places as rows.
-Status place_pictures(const PictureSettings& settings, const std::vector<SeenPicture>& pictures,
+Status place_pictures(const PictureSettings& settings, const Pictures& pictures,
                       std::vector<int32_t>* tokens);
 
 /// The tokens of a prompt with pictures, as Model::encode_prompt() makes them, and the rows of the
-/// pictures in their places; empty if interrupted.
-Result<std::vector<int32_t>> encode_with_pictures(Sight& sight, const Model& model,
+/// pictures in their places.
+Result<std::vector<int32_t>> encode_with_pictures(const Sight& sight, const Model& model,
                                                   std::string_view prompt,
-                                                  const std::vector<Picture>& pictures,
-                                                  const std::atomic<bool>* interrupted);
+                                                  const Pictures& pictures);
+
+/// The tokens of a conversation whose literal pieces have a place for each picture, and the rows of
+/// the pictures in these. Text of messages that looks like a place is text. Fails if there are not
+/// as many places.
+Result<std::vector<int32_t>> encode_with_pictures(const Sight& sight, const Model& model,
+                                                  std::vector<Piece> pieces,
+                                                  const Pictures& pictures);
 
 }  // namespace thimble

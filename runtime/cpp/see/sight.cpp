@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
+#include <mutex>
+#include <string>
+#include <string_view>
 
 namespace thimble {
 namespace {
@@ -14,7 +18,8 @@ using executorch::aten::ScalarType;
 using executorch::extension::from_blob;
 using executorch::runtime::EValue;
 
-constexpr size_t kMostBytes = size_t{64} << 20;  // of pictures that are known
+// Of pictures that nothing holds; of all.
+constexpr size_t kRecentBytes = size_t{64} << 20, kMostBytes = size_t{1} << 30;
 constexpr const char *kEncoder = "vision_encoder", *kEmbedding = "token_embedding",
                      *kDecoder = "text_decoder";
 
@@ -48,16 +53,13 @@ Result<std::shared_ptr<Sight>> Sight::load(OpenProgram& program) {
   Result<PictureSettings> settings =
       PictureSettings::load(reinterpret_cast<const uint8_t*>(blob.data()), blob.size());
   if (!settings.ok()) return Status::error("cannot load " + path + ": " + settings.message());
-  return std::shared_ptr<Sight>(new Sight(program, std::move(*settings)));
+  std::shared_ptr<Sight> sight(new Sight(program, std::move(*settings)));
+  const Status status = sight->read_width();
+  if (!status.ok()) return status;
+  return sight;
 }
 
-Status Sight::load_methods() {
-  for (const char* method : {kEncoder, kEmbedding, kDecoder}) {
-    const Status status = program_.load(method);
-    if (!status.ok()) return status;
-  }
-  const std::vector<int64_t> sizes = program_.constants("get_vocab_size");
-  if (sizes.size() == 1) vocab_size_ = static_cast<size_t>(sizes[0]);
+Status Sight::read_width() {
   const auto meta = program_.meta(kDecoder);
   if (meta && meta->num_inputs() == 2) {
     const auto rows = meta->input_tensor_meta(0);
@@ -70,88 +72,138 @@ Status Sight::load_methods() {
                        "(rows, input_pos) -> logits: export it again");
 }
 
-Result<std::vector<SeenPicture>> Sight::see(const std::vector<Picture>& pictures, size_t most_rows,
-                                            const std::atomic<bool>* interrupted) {
-  std::vector<Known> given;
-  size_t count = 0;
-  for (const Picture& picture : pictures) {
-    Tiles tiles(picture, settings_);
-    const SeenPicture seen{0, settings_.rows * tiles.count(), tiles.rows(), tiles.columns()};
-    count += seen.count;
-    given.push_back({std::move(tiles), seen, {}});
+Status Sight::load_methods() {
+  if (vocab_size_ > 0) return {};
+  for (const char* method : {kEncoder, kEmbedding, kDecoder}) {
+    const Status status = program_.load(method);
+    if (!status.ok()) return status;
   }
-  if (count > most_rows) {
-    return Status::error("the pictures take " + std::to_string(count) +
-                         " positions, but the model's context holds " + std::to_string(most_rows) +
-                         ": pass fewer, or export with a larger --max-context-len");
-  }
-  const Status loaded = width_ == 0 ? load_methods() : Status();
-  if (!loaded.ok()) return loaded;
-  std::vector<SeenPicture> seen;
-  for (Known& one : given) {
-    const auto same = std::find_if(known_.begin(), known_.end(),
-                                   [&one](const Known& known) { return known.tiles == one.tiles; });
-    if (same != known_.end()) {
-      one = std::move(*same);
-      known_.erase(same);
-    } else {
-      const Result<bool> complete = compute(&one, interrupted);
-      if (!complete.ok()) return complete.status();
-      if (!*complete) break;
-    }
-    seen.push_back(one.seen);
-    known_.push_back(std::move(one));
-  }
-  forget(given.size());
-  return seen;
+  const std::vector<int64_t> sizes = program_.constants("get_vocab_size");
+  if (sizes.size() != 1 || sizes[0] < 1) return misfit(kDecoder, program_.file().path());
+  vocab_size_ = static_cast<size_t>(sizes[0]);
+  return {};
 }
 
-Result<bool> Sight::compute(Known* known, const std::atomic<bool>* interrupted) {
-  const Tiles& tiles = known->tiles;
-  if (next_ - static_cast<int64_t>(known->seen.count) < std::numeric_limits<int32_t>::min()) {
+Status Sight::see(Tiles tiles, size_t most_rows, Pictures* text) {
+  size_t rows = settings_.rows * tiles.count();
+  for (const auto& before : *text) rows += before->count;
+  if (rows > most_rows) {
+    return Status::error("the pictures take at least " + std::to_string(rows) +
+                         " positions, but the model's context holds " + std::to_string(most_rows) +
+                         ": pass fewer or smaller ones, or export with a larger --max-context-len");
+  }
+  const std::lock_guard<platform::Mutex> lock(mutex_);
+  Result<std::shared_ptr<SeenPicture>> taken = take(std::move(tiles));
+  if (!taken.ok()) return taken.status();
+  if (forget() > kMostBytes) {
+    return Status::error("the pictures of all texts take more than " +
+                         std::to_string(kMostBytes >> 20) +
+                         " MiB: ask again when others are answered, or pass fewer");
+  }
+  text->push_back(std::move(*taken));
+  return {};
+}
+
+Result<std::shared_ptr<SeenPicture>> Sight::take(Tiles tiles) {
+  for (const auto& [first, known] : seen_) {
+    const std::shared_ptr<SeenPicture> picture = known.lock();
+    if (picture == nullptr || !(picture->tiles == tiles)) continue;
+    recent_.erase(std::remove(recent_.begin(), recent_.end(), picture), recent_.end());
+    recent_.push_back(picture);
+    return picture;
+  }
+  const size_t tile_count = tiles.count(), rows = settings_.rows * tile_count;
+  if (next_ - static_cast<int64_t>(rows) < std::numeric_limits<int32_t>::min()) {
     return Status::error("the model has seen as many pictures as it can: load it again");
   }
+  const auto first = static_cast<int32_t>(next_);
+  next_ -= static_cast<int64_t>(rows);
+  recent_.push_back(std::make_shared<SeenPicture>(
+      SeenPicture{std::move(tiles), first, rows, {}, std::vector<bool>(tile_count)}));
+  seen_.emplace(first, recent_.back());
+  return recent_.back();
+}
+
+size_t Sight::forget() {
+  size_t bytes = 0;
+  for (const auto& picture : recent_) bytes += this->bytes(*picture);
+  while (!recent_.empty() && bytes > kRecentBytes) {
+    bytes -= this->bytes(*recent_.front());
+    recent_.pop_front();
+  }
+  bytes = 0;
+  for (auto entry = seen_.begin(); entry != seen_.end();) {
+    const std::shared_ptr<SeenPicture> picture = entry->second.lock();
+    if (picture != nullptr) bytes += this->bytes(*picture);
+    entry = picture == nullptr ? seen_.erase(entry) : std::next(entry);
+  }
+  return bytes;
+}
+
+std::shared_ptr<SeenPicture> Sight::find(int64_t row) const {
+  const std::lock_guard<platform::Mutex> lock(mutex_);
+  const auto entry = seen_.lower_bound(static_cast<int32_t>(row));
+  std::shared_ptr<SeenPicture> picture = entry == seen_.end() ? nullptr : entry->second.lock();
+  const bool is_its =
+      picture != nullptr && picture->first - row < static_cast<int64_t>(picture->count);
+  return is_its ? picture : nullptr;
+}
+
+Result<Pictures> Sight::hold(const std::vector<int32_t>& tokens) const {
+  Pictures held;
+  for (const int32_t token : tokens) {
+    const bool is_known = !held.empty() && token <= held.back()->first &&
+                          held.back()->first - token < static_cast<int64_t>(held.back()->count);
+    if (!is_row(token) || is_known) continue;
+    std::shared_ptr<SeenPicture> picture = find(token);
+    if (picture == nullptr) {
+      return Status::error("a picture of the text is not known any more: pass it again");
+    }
+    held.push_back(std::move(picture));
+  }
+  return held;
+}
+
+Status Sight::compute(const std::vector<int64_t>& tokens, const std::atomic<bool>* interrupted,
+                      int64_t* rows) {
+  for (const int64_t token : tokens) {
+    if (!is_row(token)) continue;
+    const std::shared_ptr<SeenPicture> picture = find(token);
+    if (picture == nullptr) {
+      return Status::error("a picture of the text is not known any more: pass it again");
+    }
+    const size_t tile = static_cast<size_t>(picture->first - token) / settings_.rows;
+    if (picture->computed[tile]) continue;
+    if (interrupted != nullptr && *interrupted) return {};
+    const Status status = compute_tile(picture.get(), tile);
+    if (!status.ok()) return status;
+    *rows += static_cast<int64_t>(settings_.rows);
+  }
+  return {};
+}
+
+Status Sight::compute_tile(SeenPicture* picture, size_t tile) {
+  const Status loaded = load_methods();
+  if (!loaded.ok()) return loaded;
+  const Tiles& tiles = picture->tiles;
   const auto side = static_cast<int32_t>(tiles.side());
   std::vector<float> pixels(3 * tiles.side() * tiles.side());
   const auto input = from_blob(pixels.data(), {1, 3, side, side}, ScalarType::Float);
-  for (size_t tile = 0; tile < tiles.count(); ++tile) {
-    if (interrupted != nullptr && *interrupted) return false;
-    tiles.write(tile, pixels.data());
-    const Recorder::Call call(program_.recorder(), "run", 1, kEncoder);
-    const auto outputs = program_.execute(kEncoder, {EValue(*input)});
-    if (!outputs.ok()) return failed(kEncoder, outputs.message());
-    const size_t count = settings_.rows * width_;
-    const float* numbers = numbers_of(*outputs, count);
-    if (numbers == nullptr) return misfit(kEncoder, program_.file().path());
-    known->numbers.insert(known->numbers.end(), numbers, numbers + count);
-  }
-  known->seen.first = static_cast<int32_t>(next_);
-  next_ -= static_cast<int64_t>(known->seen.count);
-  return true;
-}
-
-void Sight::forget(size_t kept) {
-  size_t bytes = 0;
-  for (const Known& known : known_) bytes += known.bytes();
-  while (bytes > kMostBytes && known_.size() > kept) {
-    bytes -= known_.front().bytes();
-    known_.pop_front();
-  }
-}
-
-const float* Sight::row(int64_t token) const {
-  for (const Known& known : known_) {
-    const int64_t index = known.seen.first - token;
-    if (index < 0 || static_cast<size_t>(index) >= known.seen.count) continue;
-    return &known.numbers[static_cast<size_t>(index) * width_];
-  }
-  return nullptr;
+  tiles.write(tile, pixels.data());
+  const Recorder::Call call(program_.recorder(), "run", 1, kEncoder);
+  const auto outputs = program_.execute(kEncoder, {EValue(*input)});
+  if (!outputs.ok()) return failed(kEncoder, outputs.message());
+  const size_t count = settings_.rows * width_;
+  const float* numbers = numbers_of(*outputs, count);
+  if (numbers == nullptr) return misfit(kEncoder, program_.file().path());
+  picture->numbers.resize(picture->count * width_);
+  std::copy_n(numbers, count, &picture->numbers[tile * count]);
+  picture->computed[tile] = true;
+  return {};
 }
 
 std::vector<int32_t> Sight::with_places(std::vector<int32_t> tokens) const {
-  for (int32_t& token : tokens) {
-    if (is_row(token) && row(token) != nullptr) token = settings_.token;
-  }
+  std::replace_if(tokens.begin(), tokens.end(), is_row, settings_.token);
   return tokens;
 }
 
@@ -167,16 +219,20 @@ Status Sight::embed(const int64_t* tokens, size_t count, float* rows) {
   return {};
 }
 
-Result<const float*> Sight::read(const std::vector<int64_t>& tokens, int64_t start_pos) {
+Result<const float*> Sight::read(const std::vector<int64_t>& tokens, int64_t start_pos,
+                                 const std::vector<thimble_segment>& segments) {
+  const Status loaded = load_methods();
+  if (!loaded.ok()) return loaded;
   std::vector<float> rows(tokens.size() * width_);
   for (size_t at = 0; at < tokens.size();) {
     float* out = &rows[at * width_];
     if (is_row(tokens[at])) {
-      const float* numbers = row(tokens[at]);
-      if (numbers == nullptr) {
-        return Status::error("a picture of the text is not known any more: pass it again");
+      const std::shared_ptr<SeenPicture> picture = find(tokens[at]);
+      const size_t row = picture == nullptr ? 0 : static_cast<size_t>(picture->first - tokens[at]);
+      if (picture == nullptr || !picture->computed[row / settings_.rows]) {
+        return Status::error("a row of a picture is not computed: pass the picture again");
       }
-      std::copy_n(numbers, width_, out);
+      std::copy_n(&picture->numbers[row * width_], width_, out);
       ++at;
       continue;
     }
@@ -185,6 +241,15 @@ Result<const float*> Sight::read(const std::vector<int64_t>& tokens, int64_t sta
     const Status status = embed(&tokens[at], count, out);
     if (!status.ok()) return status;
     at += count;
+  }
+  size_t logit_rows = segments.empty() ? 1 : 0;
+  for (const thimble_segment& segment : segments) {
+    logit_rows += static_cast<size_t>(segment.logit_rows);
+  }
+  if (!segments.empty()) {
+    logits_.resize(std::max(logits_.size(), logit_rows * vocab_size_));
+    const Status status = program_.session()->ask_for(segments, &logits_);
+    if (!status.ok()) return status;
   }
   const auto input =
       from_blob(rows.data(), {1, static_cast<int32_t>(tokens.size()), static_cast<int32_t>(width_)},
@@ -196,7 +261,7 @@ Result<const float*> Sight::read(const std::vector<int64_t>& tokens, int64_t sta
   if (!outputs.ok()) return failed(kDecoder, outputs.message());
   const float* logits = numbers_of(*outputs, vocab_size_);
   if (logits == nullptr) return misfit(kDecoder, program_.file().path());
-  return logits;
+  return segments.empty() ? logits : logits_.data();
 }
 
 }  // namespace thimble

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,22 +13,27 @@
 #include "picture/picture.h"
 #include "picture/picture_settings.h"
 #include "picture/tiles.h"
+#include "platform/threads.h"
 
 namespace thimble {
 
 /// Whether a token of a text is a row of a picture: such numbers are below 0, which no token is.
 inline bool is_row(int64_t token) { return token < 0; }
 
-/// A picture that a model has seen: its rows stand in a text as first, first - 1, ... Equal
-/// pictures have equal numbers, by which a cache knows them again.
+/// A picture of a text, where its rows stand as first, first - 1, ... Equal pictures have equal
+/// numbers, by which a cache knows them again.
 struct SeenPicture {
+  Tiles tiles;  ///< by which it is known
   int32_t first;
-  size_t count;          ///< of rows
-  size_t rows, columns;  ///< of tiles; 0: the whole alone
+  size_t count;                ///< of rows
+  std::vector<float> numbers;  ///< of the rows, [count][width]; the model's thread alone uses them
+  std::vector<bool> computed;  ///< which tiles' rows are in `numbers`
 };
+using Pictures = std::vector<std::shared_ptr<SeenPicture>>;
 
 /// The methods of a model that sees: `vision_encoder` makes rows of pictures, and `text_decoder`
 /// reads them among those that `token_embedding` makes of tokens, over the caches of `forward`.
+/// Texts hold their pictures; the last ones up to 64 MiB are known when nothing holds them.
 class Sight {
  public:
   /// Reads the settings of an open program, which must outlive it; fails if it does not see. No
@@ -37,44 +42,59 @@ class Sight {
 
   const PictureSettings& settings() const { return settings_; }
 
-  /// Sees pictures, in order. Rows that are not known are computed, which `interrupted` ends
-  /// between tiles: then fewer are returned. Fails if all have more than `most_rows`.
-  Result<std::vector<SeenPicture>> see(const std::vector<Picture>& pictures, size_t most_rows,
-                                       const std::atomic<bool>* interrupted);
+  /// Takes a picture into a text behind `text`, those before it; its rows are computed when they
+  /// are needed. Fails if all have more than `most_rows`, or if those of all texts have too many
+  /// bytes. May be called from any thread.
+  Status see(const Picture& picture, size_t most_rows, Pictures* text) {
+    return see(Tiles(picture, settings_), most_rows, text);
+  }
+  Status see(Tiles tiles, size_t most_rows, Pictures* text);
 
-  /// A text with the token of a picture's place for each row that is still known.
+  /// The pictures of a text, which are known as long as they are held. Fails if one is not known
+  /// any more. May be called from any thread.
+  Result<Pictures> hold(const std::vector<int32_t>& tokens) const;
+
+  /// A text with the token of a picture's place for each row.
   std::vector<int32_t> with_places(std::vector<int32_t> tokens) const;
 
-  /// Runs the decoder over tokens and rows at positions start_pos ... of the cache in use. The
-  /// result is the logits of the last one, valid until the next call.
-  Result<const float*> read(const std::vector<int64_t>& tokens, int64_t start_pos);
+  /// Computes those rows among `tokens` that were not yet, and others of their tiles, and adds
+  /// their number to `rows`. `interrupted` ends it between tiles.
+  Status compute(const std::vector<int64_t>& tokens, const std::atomic<bool>* interrupted,
+                 int64_t* rows);
+
+  /// Runs the decoder over tokens and rows that are computed. Without segments, at positions
+  /// start_pos ... of the cache in use: the result is the logits of the last one; else those that
+  /// the segments ask for. Valid until the next call.
+  Result<const float*> read(const std::vector<int64_t>& tokens, int64_t start_pos,
+                            const std::vector<thimble_segment>& segments = {});
 
  private:
-  struct Known {
-    Tiles tiles;  ///< by which it is known
-    SeenPicture seen;
-    std::vector<float> numbers;  ///< [seen.count][width_]
-
-    size_t bytes() const { return tiles.bytes() + sizeof(float) * numbers.size(); }
-  };
-
   Sight(OpenProgram& program, PictureSettings settings)
       : program_(program), settings_(std::move(settings)) {}
+  Status read_width();
   Status load_methods();
-  /// Computes the rows of tiles; false if interrupted.
-  Result<bool> compute(Known* known, const std::atomic<bool>* interrupted);
+  std::shared_ptr<SeenPicture> find(int64_t row) const;
+  Status compute_tile(SeenPicture* picture, size_t tile);
   /// Writes the rows of tokens.
   Status embed(const int64_t* tokens, size_t count, float* rows);
-  const float* row(int64_t token) const;
-  /// Forgets the oldest, but for the last `kept`, while they have more than kMostBytes.
-  void forget(size_t kept);
+  /// Of a picture, with the rows that it will have.
+  size_t bytes(const SeenPicture& picture) const {
+    return picture.tiles.bytes() + sizeof(float) * width_ * picture.count;
+  }
+  /// The picture of the same tiles, or a new one. With mutex_.
+  Result<std::shared_ptr<SeenPicture>> take(Tiles tiles);
+  /// Forgets what nothing holds; returns the bytes of the rest. With mutex_.
+  size_t forget();
 
   OpenProgram& program_;
   const PictureSettings settings_;
-  size_t vocab_size_ = 0;
-  size_t width_ = 0;         ///< of a row; 0: the methods are not loaded
-  std::deque<Known> known_;  ///< the last one seen is the last
-  int64_t next_ = -1;        ///< the first number of the next picture
+  size_t width_ = 0;           ///< of a row
+  size_t vocab_size_ = 0;      ///< 0: the methods are not loaded
+  std::vector<float> logits_;  ///< of segments
+  mutable platform::Mutex mutex_;
+  std::deque<std::shared_ptr<SeenPicture>> recent_;     ///< guarded by mutex_, as what follows
+  std::map<int32_t, std::weak_ptr<SeenPicture>> seen_;  ///< by `first`
+  int64_t next_ = -1;                                   ///< that of the next picture
 };
 
 }  // namespace thimble

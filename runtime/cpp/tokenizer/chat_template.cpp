@@ -1,6 +1,7 @@
 #include "tokenizer/chat_template.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tokenizer/utf8.h"
 
@@ -20,8 +21,9 @@ enum Field {
   kTokens,
 };
 enum TokenField { kName, kTokenText };
-enum FormField { kEdges, kRules, kSystemBeforeLastUser };
+enum FormField { kEdges, kRules, kSystemBeforeLastUser, kPictureEdges };
 enum EdgeField { kOrigin, kTarget, kText };
+enum PictureEdgeField { kPictureOrigin, kPictureTarget, kBefore, kPicture, kAfter };
 enum RuleField { kRulePlace, kStripLeft, kStripRight, kBehind };
 
 enum Place : uint8_t {
@@ -37,10 +39,10 @@ enum Place : uint8_t {
 };
 enum Strip : uint8_t { kNothing, kStripWhiteSpace, kStripNewlines };
 
-/// A message and its place; `content` is null at the start and end of the conversation.
+/// A message and its place; it is null at the start and end of the conversation.
 struct Stop {
   Place place;
-  const std::string* content;
+  const Message* message;
 };
 
 /// White space as in Python's str.strip().
@@ -73,7 +75,7 @@ std::string_view strip_right(std::string_view text, uint8_t strip) {
 }
 
 std::string render_content(const FlatbufferTable& form, const Stop& stop) {
-  const std::string valid = with_valid_utf8(*stop.content);
+  const std::string valid = with_valid_utf8(stop.message->content);
   std::string_view content = valid;
   const FlatbufferTables rules = form.tables(kRules);
   for (size_t i = 0; i < rules.size(); ++i) {
@@ -102,6 +104,25 @@ std::string_view text_between(const FlatbufferTable& form, Place origin, Place t
   return {};
 }
 
+/// The same where a user's message with so many pictures is the target.
+Result<std::string> text_before_pictures(const FlatbufferTable& form, Place origin, Place target,
+                                         size_t pictures) {
+  const FlatbufferTables edges = form.tables(kPictureEdges);
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const FlatbufferTable edge = edges[i];
+    if (edge.scalar<uint8_t>(kPictureOrigin) != origin ||
+        edge.scalar<uint8_t>(kPictureTarget) != target) {
+      continue;
+    }
+    std::string text(edge.string(kBefore));
+    for (size_t n = 0; n < pictures; ++n) text += edge.string(kPicture);
+    return text + std::string(edge.string(kAfter));
+  }
+  return Status::error(
+      "the model's chat template has no place for pictures: leave them out, or write the prompt in "
+      "the model's own format");
+}
+
 /// The places of the turns after the system message, from `start` to `end` or `prompt`.
 Result<std::vector<Stop>> place_turns(const Message* turns, size_t count, bool prompt) {
   if (count % 2 == 0) {
@@ -120,7 +141,7 @@ Result<std::vector<Stop>> place_turns(const Message* turns, size_t count, bool p
     const Place place = !is_user ? kAssistant
                         : i == 0 ? (last ? kOnlyUser : kFirstUser)
                                  : (last ? kLastUser : kUser);
-    stops.push_back({place, &turns[i].content});
+    stops.push_back({place, &turns[i]});
   }
   stops.push_back({prompt ? kPrompt : kEnd, nullptr});
   return stops;
@@ -187,14 +208,21 @@ Result<std::vector<Piece>> ChatTemplate::render(const std::vector<Message>& mess
   if (has_system) {
     const bool before_last = form.scalar<uint8_t>(kSystemBeforeLastUser) != 0;
     const auto where = before_last ? stops->end() - 2 : stops->begin() + 1;
-    stops->insert(where, Stop{kSystem, &messages[0].content});
+    stops->insert(where, Stop{kSystem, &messages[0]});
   }
   std::vector<Piece> pieces;
   for (size_t i = 0; i + 1 < stops->size(); ++i) {
-    const Stop& stop = (*stops)[i];
-    if (stop.content != nullptr) pieces.push_back({render_content(form, stop), /*literal=*/false});
-    const std::string_view text = text_between(form, stop.place, (*stops)[i + 1].place);
-    pieces.push_back({std::string(text), /*literal=*/true});
+    const Stop &stop = (*stops)[i], &next = (*stops)[i + 1];
+    if (stop.message != nullptr) pieces.push_back({render_content(form, stop), /*literal=*/false});
+    const size_t pictures = next.message == nullptr ? 0 : next.message->pictures.size();
+    if (pictures == 0) {
+      const std::string_view text = text_between(form, stop.place, next.place);
+      pieces.push_back({std::string(text), /*literal=*/true});
+      continue;
+    }
+    Result<std::string> text = text_before_pictures(form, stop.place, next.place, pictures);
+    if (!text.ok()) return text.status();
+    pieces.push_back({std::move(*text), /*literal=*/true});
   }
   return pieces;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,10 +14,13 @@
 
 namespace thimble {
 
+struct SeenPicture;
+
 /// One turn of a conversation.
 struct Message {
   std::string role;  ///< "system" (only the first), "user" or "assistant"
   std::string content;
+  std::vector<std::shared_ptr<SeenPicture>> pictures = {};  ///< of a user, before the content
 };
 
 /// A chat template, reduced at export to literal pieces per role (schemas/chat_template.fbs).
@@ -39,8 +43,8 @@ class ChatTemplate {
   /// Returns the conversation in the model's own format: the template's text, which may contain
   /// special tokens, and the messages' contents, which may not. Encode the pieces together
   /// (Tokenizer::encode). Fails if the template could not be reduced, if it does not support a
-  /// given system message, or if user and assistant messages do not alternate up to a final user
-  /// message.
+  /// given system message, or pictures, or if user and assistant messages do not alternate up to a
+  /// final user message.
   Result<std::vector<Piece>> render(const std::vector<Message>& messages,
                                     bool add_generation_prompt) const;
 

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from runtime.server.errors import HttpError
+from runtime.server.images import data_url
 from runtime.server.messages.requests import (
     CountRequest,
+    ImageBlock,
     Message,
     MessageRequest,
     RedactedBlock,
@@ -95,12 +97,15 @@ def _turns(message: Message) -> list[dict[str, Any]]:
     """A message, in front of it the results of functions that it tells."""
     if isinstance(message.content, str):
         return [{"role": message.role, "content": message.content}]
-    results, turn = [], {"role": message.role, "content": ""}
+    results, parts = [], []
     thoughts, calls = "", []
     for block in message.content:
         match block:
             case TextBlock():
-                turn["content"] += block.text
+                parts.append({"type": "text", "text": block.text})
+            case ImageBlock(source=source):
+                url = data_url(source.data) if source.type == "base64" else source.url
+                parts.append({"type": "image_url", "image_url": {"url": url}})
             case ThinkingBlock():
                 thoughts += block.thinking
             case ToolUseBlock():
@@ -117,5 +122,7 @@ def _turns(message: Message) -> list[dict[str, Any]]:
         more["tool_calls"] = calls
     if thoughts:
         more["reasoning_content"] = thoughts
-    has_turn = turn["content"] or more or not results
-    return [*results, *([{**turn, **more}] if has_turn else [])]
+    is_text = all(part["type"] == "text" for part in parts)
+    content = "".join(part["text"] for part in parts) if is_text else parts
+    turn = {"role": message.role, "content": content, **more}
+    return [*results, *([turn] if content or more or not results else [])]

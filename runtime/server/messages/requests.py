@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from runtime.server.fields import Fields
 from runtime.server.requests import MAX_TOKENS, Name, NamesModel, TopK
@@ -18,6 +18,25 @@ class TextBlock(_Block):
     type: Literal["text"]
     text: str
     citations: list[Any] | None = Field(None, description="no effect")
+
+
+class ImageSource(Fields):
+    type: Literal["base64", "url"]
+    media_type: str | None = Field(None, description="no effect: the bytes tell")
+    data: str | None = None
+    url: str | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "ImageSource":
+        if (self.data if self.type == "base64" else self.url) is None:
+            needed = "data" if self.type == "base64" else "url"
+            raise ValueError(f"a source of the type {self.type} needs {needed}")
+        return self
+
+
+class ImageBlock(_Block):
+    type: Literal["image"]
+    source: ImageSource
 
 
 class ThinkingBlock(_Block):
@@ -47,7 +66,7 @@ class ToolResultBlock(_Block):
 
 
 Block = Annotated[
-    TextBlock | ThinkingBlock | RedactedBlock | ToolUseBlock | ToolResultBlock,
+    TextBlock | ImageBlock | ThinkingBlock | RedactedBlock | ToolUseBlock | ToolResultBlock,
     Field(discriminator="type"),
 ]
 

@@ -11,6 +11,7 @@ from runtime.chat_format.reader import Reader
 from runtime.server.answering import Answering
 from runtime.server.chat import chat_prompts, need_template
 from runtime.server.gate import both_routes
+from runtime.server.images import with_images
 from runtime.server.interface import ANTHROPIC
 from runtime.server.messages.answers import MessageAnswers
 from runtime.server.messages.conversation import chat_of
@@ -32,9 +33,11 @@ def routes(answering: Answering) -> list[Route]:
     async def count_tokens(request: Request) -> Response:
         chat = chat_of(await gate.body(request, CountRequest))
         async with answering.turn(request, chat.model) as turn:
+            images = await turn.images(chat)
             template = need_template(turn.model.template)
             (prompt,) = await asyncio.to_thread(chat_prompts, chat, template)
-            return JSONResponse({"input_tokens": len(await turn.model.encode(prompt.pieces))})
+            tokens = await turn.model.encode(with_images(prompt, images))
+            return JSONResponse({"input_tokens": len(tokens)})
 
     return [
         *both_routes("/messages", gate.guarded(create, ANTHROPIC)),

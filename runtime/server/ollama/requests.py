@@ -72,7 +72,7 @@ class Message(Fields):
     role: Literal["system", "user", "assistant", "tool"]
     content: str | None = None
     thinking: str | None = None
-    images: Annotated[list[str], Field(max_length=0)] | None = None
+    images: list[str] | None = Field(None, description="files in base64")
     tool_calls: list[Call] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
@@ -142,11 +142,13 @@ class GenerateBody(OllamaRequest):
     raw: bool | None = None
     suffix: Literal[""] | None = None
     template: Literal[""] | None = None
-    images: Annotated[list[str], Field(max_length=0)] | None = None
+    images: list[str] | None = Field(None, description="files in base64")
     context: Annotated[list[int], Field(max_length=0)] | None = None
 
     @model_validator(mode="after")
     def _raw_is_plain(self) -> "GenerateBody":
         if self.raw and self.system:
             raise ValueError("raw takes no system: the prompt is all that is read")
+        if self.raw and self.images:
+            raise ValueError("raw takes no images: the template has their places")
         return self

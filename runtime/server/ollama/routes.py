@@ -14,6 +14,7 @@ from runtime.server.answering import Answering
 from runtime.server.completions import completion_options
 from runtime.server.errors import HttpError
 from runtime.server.gate import Endpoint
+from runtime.server.images import data_url
 from runtime.server.interface import OLLAMA
 from runtime.server.ollama.answers import ChatLines, GenerateLines, OllamaAnswers
 from runtime.server.ollama.models import listed, running, shown
@@ -60,9 +61,14 @@ def routes(answering: Answering) -> list[Route]:
         async with answering.turn(request, body.model, keep=body.keep) as turn:
             if not body.raw and turn.model.template is not None:
                 system = [{"role": "system", "content": body.system}] if body.system else []
-                messages = [*system, {"role": "user", "content": body.prompt}]
+                messages = [
+                    *system,
+                    {"role": "user", "content": _content(body.prompt, body.images)},
+                ]
                 chat = chat_request({**body.fields, "messages": messages})
                 return await turn.converse(chat, replies, OLLAMA)
+            if body.images:
+                raise HttpError(400, "the model's file has no chat template: it takes no images")
             if body.system:
                 raise HttpError(400, "the model's file has no chat template: it takes no system")
             plain = _plain_request(body)
@@ -103,7 +109,10 @@ def _messages(messages: list[Message]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     waiting: dict[str, str] = {}  # functions by the ids of their calls
     for message in messages:
-        turn: dict[str, Any] = {"role": message.role, "content": message.content or ""}
+        turn: dict[str, Any] = {
+            "role": message.role,
+            "content": _content(message.content, message.images),
+        }
         if message.thinking:
             turn["reasoning_content"] = message.thinking
         if message.tool_calls:
@@ -125,6 +134,14 @@ def _messages(messages: list[Message]) -> list[dict[str, Any]]:
                 turn["name"] = message.tool_name
         found.append(turn)
     return found
+
+
+def _content(text: str | None, images: list[str] | None) -> str | list[dict[str, Any]]:
+    """A text; with images before it, chat completions' parts."""
+    if not images:
+        return text or ""
+    urls = [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in images]
+    return [*urls, {"type": "text", "text": text or ""}]
 
 
 def _function(call: Call) -> dict[str, Any]:

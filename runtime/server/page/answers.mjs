@@ -27,10 +27,12 @@ export async function findModels(key) {
   return names.map((model) => model.id);
 }
 
-/** Returns what the page must know of a model: its name, and whether it has a chat template. */
+/** Returns what the page must know of a model: its name, whether it has a chat template, and whether
+ * it takes pictures. */
 export async function findModel(model, key) {
   const props = await request(`props?model=${encodeURIComponent(model)}`, key);
-  return { model, chats: (await props.json()).chat_template !== "" };
+  const { chat_template, modalities } = await props.json();
+  return { model, chats: chat_template !== "", sees: modalities.vision };
 }
 
 /**

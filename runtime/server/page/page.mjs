@@ -4,6 +4,7 @@ import { keep, keepChoice, kept, keptChoice } from "../web/page/kept.mjs";
 import { following, prepare, showNothing } from "../web/page/log.mjs";
 import { render } from "../web/page/markdown.mjs";
 import { answer, findModel, findModels } from "./answers.mjs";
+import { Pictures, filesOf, showPictures, withPictures } from "./pictures.mjs";
 
 const find = (id) => document.getElementById(id);
 const NUMBERS = ["temperature", "top_p", "max_tokens"];
@@ -11,6 +12,7 @@ let names = null; // of the models that answer
 let server = null; // the chosen model's name, and whether it chats
 let messages = []; // each with its element
 let running = null; // what ends the answer, which is then the last message
+const pictures = new Pictures(find("pictures")); // of the next message
 let lost = ""; // what the browser does not keep
 
 function say(text) {
@@ -29,17 +31,21 @@ function store() {
   const values = Object.fromEntries(ids.map((id) => [id, find(id).value]));
   const before = lost;
   lost = keep(server.model, { messages, settings: values });
+  if (!lost && messages.some(({ images = [] }) => images.length > 0)) {
+    lost = "The pictures end with this page.";
+  }
   if (lost && lost !== before) say(`${find("status").textContent} ${lost}`);
 }
 
-function show(role, content) {
+function show(role, content, images = []) {
   const element = document.createElement("div");
   element.className = `message ${role}`;
   if (role === "assistant") fill(element, content, "");
   else element.textContent = content;
+  showPictures(element, images);
   find("log").append(element);
   element.scrollIntoView({ block: "end" });
-  return { role, content, element };
+  return { role, content, images, element };
 }
 
 /** Shows an answer as it is by now. */
@@ -73,6 +79,7 @@ async function connect() {
   }
   find("model").textContent = server.model;
   prepare(find("log"), server.chats);
+  find("add").hidden = !(server.sees && server.chats);
   find("text").placeholder = server.chats ? "Message" : "A text to continue";
   document.title = `${server.model} · Thimble`;
 }
@@ -98,7 +105,7 @@ function asked() {
   const system = server.chats && find("system").value;
   return [
     ...(system ? [{ role: "system", content: system }] : []),
-    ...read().map(({ role, content }) => ({ role, content })),
+    ...read().map(withPictures),
   ];
 }
 
@@ -145,6 +152,7 @@ async function reply() {
   if (problem && !answered.content) {
     for (const { element } of messages.splice(-2)) element.remove();
     find("text").value ||= question.content;
+    pictures.put(question.images);
   } else if (!answered.content) {
     showNothing(answered.element);
   }
@@ -189,9 +197,31 @@ find("form").addEventListener("submit", (event) => {
   for (const name of NUMBERS) if (!find(name).reportValidity()) return;
   find("text").value = "";
   say("");
-  messages.push(show("user", text));
+  messages.push(show("user", text, pictures.take()));
   reply();
 });
+async function add(files) {
+  try {
+    await pictures.add(files);
+    say("");
+  } catch (error) {
+    say(`Error: ${error.message}`);
+  }
+}
+
+find("add").addEventListener("click", () => find("files").click());
+find("files").addEventListener("change", async () => {
+  await add([...find("files").files]);
+  find("files").value = ""; // so that the same file can be chosen again
+});
+for (const [kind, place] of [["paste", find("text")], ["drop", document], ["dragover", document]]) {
+  place.addEventListener(kind, (event) => {
+    const files = filesOf(event);
+    if (find("add").hidden || (files.length === 0 && kind !== "dragover")) return;
+    event.preventDefault();
+    if (files.length > 0) add(files);
+  });
+}
 find("text").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
@@ -203,6 +233,7 @@ function empty() {
   running = null;
   find("send").textContent = "Send";
   messages = [];
+  pictures.take();
   find("log").replaceChildren();
   say("");
 }

@@ -31,7 +31,7 @@ def messages_of(given: str | Sequence[Item]) -> list[Message]:
             case InputMessage(role="assistant"):
                 _assistant(messages, "content").update(content=_text(item.content))
             case InputMessage():
-                messages.append({"role": item.role, "content": _text(item.content)})
+                messages.append({"role": item.role, "content": _content(item.content)})
             case ReasoningItem():
                 text = _text(item.content or item.summary or [])
                 _assistant(messages, "reasoning_content").update(reasoning_content=text)
@@ -55,6 +55,18 @@ def _assistant(messages: list[Message], field: str | None = None) -> Message:
     if last.get("role") != "assistant" or taken or late:
         messages.append({"role": "assistant"})
     return messages[-1]
+
+
+def _content(content: str | Sequence[Part]) -> str | list[dict[str, Any]]:
+    """A text; with pictures, chat completions' parts."""
+    if isinstance(content, str) or all(part.type != "input_image" for part in content):
+        return _text(content)
+    return [
+        {"type": "image_url", "image_url": {"url": part.image_url}}
+        if part.type == "input_image"
+        else {"type": "text", "text": part.words}
+        for part in content
+    ]
 
 
 def _text(content: str | Sequence[Part]) -> str:

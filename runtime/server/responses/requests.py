@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from runtime.server.constraints import TextFormat
 from runtime.server.fields import Fields
@@ -18,11 +18,23 @@ from runtime.server.requests import (
 class Part(Fields):
     """A part of a message, of a function's result or of reasoning."""
 
-    type: Literal["input_text", "output_text", "text", "refusal", "reasoning_text", "summary_text"]
+    type: Literal[
+        *("input_text", "input_image", "output_text", "text"),
+        *("refusal", "reasoning_text", "summary_text"),
+    ]
     text: str | None = None
     refusal: str | None = None
+    image_url: str | None = None
+    detail: str | None = Field(None, description="no effect")
+    file_id: None = Field(None, description="not supported: no files are kept")
     annotations: list[Any] | None = Field(None, description="no effect")
     logprobs: list[Any] | None = Field(None, description="no effect")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Part":
+        if self.type == "input_image" and self.image_url is None:
+            raise ValueError("a part of the type input_image needs image_url")
+        return self
 
     @property
     def words(self) -> str:

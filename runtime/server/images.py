@@ -1,0 +1,66 @@
+"""The pictures of a conversation: bytes, from data URLs or from hosts that may be asked."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+from runtime.chat_format.conversation import Prompt
+from runtime.server.errors import HttpError
+from runtime.server.image_hosts import ImageHosts
+from runtime.server.model_process import Pictured, Pieces
+from runtime.server.requests import ChatRequest
+
+_MOST = 64  # pictures of a request
+
+
+def data_url(base64_text: str | None) -> str:
+    return f"data:image/*;base64,{base64_text or ''}"
+
+
+async def images_of(chat: ChatRequest, hosts: ImageHosts, most_bytes: int) -> list[bytes]:
+    """Returns the files of a conversation's pictures, in order.
+
+    Raises:
+        HttpError: one is neither a data URL nor of a host that may be asked, or they are too large.
+    """
+    found: list[bytes] = []
+    left = most_bytes
+    for place, url in _urls(chat):
+        if len(found) == _MOST:
+            raise HttpError(400, f"the request has more than {_MOST} pictures", place)
+        if url.startswith("data:"):
+            image = _decoded(url, place)
+        elif url.startswith("https://"):
+            image = await hosts.fetch(url, place, left)
+        else:
+            raise HttpError(
+                400, f"{place} is not a data URL, such as data:image/png;base64,", place
+            )
+        left -= len(image)
+        if left < 0:
+            raise HttpError(413, f"the pictures have more than {most_bytes} bytes", place)
+        found.append(image)
+    return found
+
+
+def with_images(prompt: Prompt, images: list[bytes]) -> Pieces:
+    """A conversation as the model's process takes it."""
+    return Pictured(prompt.pieces, images) if images else prompt.pieces
+
+
+def _urls(chat: ChatRequest) -> Iterator[tuple[str, str]]:
+    """Iterates over the URLs of pictures, each with its place in the request."""
+    for index, message in enumerate(chat.messages):
+        for number, part in enumerate(message.content if isinstance(message.content, list) else ()):
+            if part.image_url is not None:
+                yield f"messages.{index}.content.{number}", part.image_url.url
+
+
+def _decoded(url: str, place: str) -> bytes:
+    head, comma, text = url.partition(",")
+    if not comma or not head.endswith(";base64"):
+        raise HttpError(400, f"{place} is a data URL without base64", place)
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise HttpError(400, f"{place} is not base64", place) from None
