@@ -101,8 +101,26 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
         blobs,
         listener,
         copies_inputs=False,
-        facts={"quantization": _described(scheme)},
+        facts={
+            "model": _model_facts(checkpoint),
+            "quantization": _described(scheme),
+        },
     )
+
+
+def _model_facts(checkpoint: Checkpoint[WhisperSpec]) -> dict[str, object]:
+    """What the report says of the model."""
+    spec = checkpoint.config
+    return {
+        "name": checkpoint.name,
+        "model_type": spec.model_type,
+        "task": "transcription",
+        "parameters": sum(one.numel() for one in _empty(spec).parameters()),
+        "hidden_size": spec.d_model,
+        "num_hidden_layers": spec.num_hidden_layers,
+        "vocab_size": spec.vocab_size,
+        "max_context_len": spec.max_target_positions,
+    }
 
 
 def _described(scheme: Scheme) -> dict[str, object]:

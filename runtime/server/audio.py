@@ -45,7 +45,9 @@ class TranscriptionForm(SoundForm):
     language: str | None = None
     stream: Annotated[bool, BeforeValidator(_truth)] | None = None
     timestamp_granularities: list[Literal["segment"]] | None = None
-    chunking_strategy: Literal["auto"] | None = Field(None, description="no effect")
+    chunking_strategy: Literal["auto"] | None = Field(
+        None, description="a long sound is always cut where it is quiet, or a part of it ends"
+    )
 
 
 def routes(answering: Answering) -> list[Route]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,8 @@ def test_what_the_runner_refuses(
         "no.wav: No such file": (pte, [tmp_path / "no.wav"]),
         "--audio is for a model that hears": (pte, [sound, "--chat"]),
         "--format srt is for one sound": (pte, [sound, "--audio", sound, "--format", "srt"]),
-        "--json has no effect with --audio": (pte, [sound, "--json", tmp_path / "x.json"]),
+        "text.wav is not a WAV": (pte, [sound, "--audio", tmp_path / "text.wav"]),
+        "--audio - is standard input, which is read once": (pte, ["-", "--audio", "-"]),
         "--temperature must be 0 to 1": (pte, [sound, "--temperature", "2"]),
         "fifo is not a file: name one": (pte, [tmp_path / "fifo"]),
         "it is a language model": (stories_cpu_pte, [sound]),
@@ -152,6 +154,44 @@ def test_what_the_runner_refuses(
     ):
         result = run(cpp_build, pte, *arguments)
         assert result.returncode == 2 and sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("work", "taken"),
+    [
+        (
+            "--audio",
+            {"--prompt", "--prompt-file", "--seed", "--temperature", "--language", "--task"}
+            | {"--format", "--timestamps", "--no-fallback"},
+        ),
+        ("--embed", {"--prompt", "--prompt-file", "--prompt-name"}),
+        ("--input", {"--json", "--prompt", "--prompt-file"}),
+    ],
+)
+def test_each_option_acts_or_is_refused(
+    cpp_build: Path, tmp_path: Path, work: str, taken: set[str]
+) -> None:
+    """All that --help lists: what a work does not read has no effect, which is an error."""
+    values = {
+        **{"--kv-cache": "int8", "--logit-bias": "5=1", "--schema-unsupported": "relax"},
+        **{"--prompt-file": os.devnull, "--json-schema-file": os.devnull, "--json-schema": "{}"},
+        **{"--grammar-file": os.devnull, "--task": "transcribe", "--format": "text"},
+        **{name: str(tmp_path / "out") for name in ("--etdump", "--json", "--session")},
+    }
+    help = subprocess.run([cpp_build / "runner", "--help"], capture_output=True, text=True).stdout
+    lines = [line for line in help.splitlines() if re.match(r"  (-\w, )?--\w", line)]
+    listed = dict(re.findall(r"(--[a-z-]+\w)(?: (\S+))?", "\n".join(lines)))
+    of_all = {"--threads", "--huge-pages", "--etdump", "--quiet", "--verify"}
+    works = {"--chat", "--embed", "--audio", "--input", "--output", "--method"}
+    assert len(listed) > 45 and {"--stop", "--json-object", "--min-p"} < listed.keys()
+    alone = ["--input", "x.npy"] if work == "--input" else [work, *["x.wav"] * (work == "--audio")]
+    for name, value in listed.items():
+        if name in works | {"--help", "--version"}:
+            continue
+        given = [name, *([values.get(name, "1")] if value else [])]
+        told = run(cpp_build, Path("no.pte"), *alone, *given).stderr
+        acts = name in taken | of_all
+        assert ("has no effect with" in told or "have no effect" in told) != acts, (name, told)
 
 
 def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:

@@ -108,6 +108,18 @@ def test_what_is_refused(server: Server, sound: Path, tmp_path: Path) -> None:
             {"model": "ears", "response_format": "srt", "stream": "true"},
             *(data, 400, "a stream has json or text"),
         ),
+        (
+            {"model": "ears", "chunking_strategy[type]": "server_vad"},
+            *(data, 400, "chunking_strategy must be 'auto'"),
+        ),
+        (
+            {"model": "ears", "include[]": "logprobs"},
+            *(data, 400, "include is not supported"),
+        ),
+        (
+            {"model": "ears", "chunking_strategy": "auto", "chunking_strategy[type]": "server_vad"},
+            *(data, 400, "chunking_strategy twice"),
+        ),
         ({"model": "words"}, data, 400, "'words' is a model that answers, and does not hear"),
         ({"model": "none"}, data, 404, "none"),
         ({}, data, 400, "model is missing"),
@@ -134,6 +146,15 @@ def test_what_is_refused(server: Server, sound: Path, tmp_path: Path) -> None:
         server.client().completions.create(model="ears", prompt="a")
     with pytest.raises(openai.BadRequestError, match="'ears' is a model that hears, and has no"):
         server.client().embeddings.create(model="ears", input="a")
+
+
+def test_what_is_known_of_it(server: Server) -> None:
+    """The most tokens of a window's text are its context."""
+    props = httpx.get(server.address + "/props?model=ears").json()
+    assert props["default_generation_settings"]["n_ctx"] == 30
+    shown = httpx.post(server.address + "/api/show", json={"model": "ears"}).json()
+    assert shown["model_info"]["whisper.context_length"] == 30
+    assert shown["capabilities"] == ["transcription"]
 
 
 def test_a_client_that_leaves_ends_the_work(server: Server, sound: Path, tmp_path: Path) -> None:

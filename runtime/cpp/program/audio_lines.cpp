@@ -82,11 +82,19 @@ TranscribeOptions transcribe_options(const Options& options, SoundFormat format)
   return how;
 }
 
-Status transcribe(Transcriber& transcriber, const std::string& path, const Options& options,
-                  SoundFormat format, StandardOutput* output) {
-  FileBytes file;
-  const Status opened = file.open(path);
-  if (!opened.ok()) return opened;
+/// Opens all files and reads what begins them, so that nothing is written if one is wrong.
+Result<std::vector<FileBytes>> open_files(const std::vector<std::string>& paths) {
+  std::vector<FileBytes> files(paths.size());
+  for (size_t i = 0; i < paths.size(); ++i) {
+    Status status = files[i].open(paths[i]);
+    if (status.ok()) status = check_sound(files[i].data(), files[i].size(), paths[i]);
+    if (!status.ok()) return status;
+  }
+  return files;
+}
+
+Status transcribe(Transcriber& transcriber, const FileBytes& file, const std::string& path,
+                  const Options& options, SoundFormat format, StandardOutput* output) {
   const Result<SoundFile> sound = read_sound(file.data(), file.size(), path, kNoLimit);
   if (!sound.ok()) return sound.status();
   if (sound->cut) {
@@ -130,6 +138,8 @@ Result<int> transcribe_files(const Options& options) {
   }
   const Result<SoundFormat> format = format_of(options);
   if (!format.ok()) return format.status();
+  const Result<std::vector<FileBytes>> files = open_files(options.audio);
+  if (!files.ok()) return files.status();
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Transcriber>> loaded =
       Transcriber::load(PteFile::open(options.model), options.load);
@@ -137,8 +147,9 @@ Result<int> transcribe_files(const Options& options) {
   RecordingSignal signal((*loaded)->program().recorder(), options.etdump);
   catch_interrupt();
   StandardOutput output;
-  for (const std::string& path : options.audio) {
-    const Status status = transcribe(**loaded, path, options, *format, &output);
+  for (size_t i = 0; i < files->size(); ++i) {
+    const Status status =
+        transcribe(**loaded, (*files)[i], options.audio[i], options, *format, &output);
     if (!status.ok()) return status;
     if (interrupted()) break;
   }
