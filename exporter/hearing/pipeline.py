@@ -19,6 +19,7 @@ from exporter.hearing.quantize import quantize
 from exporter.hearing.scheme import DEFAULT_SCHEME, stored_scheme
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
+    Transcription,
     read_transcription,
     write_transcription,
 )
@@ -68,7 +69,7 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
         settings = transcription_of(directory, checkpoint.config)
     else:
         sound = read_log_mel(directory)
-        settings = read_transcription(directory, checkpoint.config.vocab_size)
+        settings = read_transcription(directory, checkpoint.config)
     _require_fitting(directory, checkpoint.config, sound)
     tokenizer = compile_tokenizer(
         directory, directory, checkpoint.config.vocab_size, with_template=False
@@ -92,7 +93,7 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
         if scheme.name != "none":
             listener.stage("quantize")
             quantize(model, scheme, calibration, listener.progress)
-        return methods_of(model, checkpoint.config, settings.start)
+        return methods_of(model, checkpoint.config, settings)
 
     return export_made(
         module_options,
@@ -173,12 +174,8 @@ def _empty(spec: WhisperSpec) -> Whisper:
         return Whisper(spec)
 
 
-def methods_of(model: Whisper, spec: WhisperSpec, start: int) -> dict[str, Made]:
-    """Returns the file's methods, with examples of their inputs.
-
-    Args:
-        start: the first token of every text.
-    """
+def methods_of(model: Whisper, spec: WhisperSpec, settings: Transcription) -> dict[str, Made]:
+    """Returns the file's methods, with examples of their inputs."""
     generator = torch.Generator().manual_seed(0)
 
     def numbers(*shape: int) -> torch.Tensor:
@@ -192,10 +189,11 @@ def methods_of(model: Whisper, spec: WhisperSpec, start: int) -> dict[str, Made]
     bias[..., : most // 2] = 0
     features = (numbers(1, spec.num_mel_bins, 2 * window),)
     step = (
-        *(torch.tensor([[start]]), torch.tensor([[most // 2]]), bias),
+        *(torch.tensor([[settings.start]]), torch.tensor([[most // 2]]), bias),
         *(layers(most), layers(most), layers(window), layers(window)),
     )
-    methods = {ENCODER: (WindowEncoder(model), features), TEXT_DECODER: (TextDecoder(model), step)}
+    decoder = TextDecoder(model, settings.asking_layers)
+    methods = {ENCODER: (WindowEncoder(model), features), TEXT_DECODER: (decoder, step)}
     # The runtime refuses sound with a NaN; to look for one in caches, too, would cost each token.
     return {
         name: Made(module.eval(), Inputs(inputs), None, (), refuses_nan=False)

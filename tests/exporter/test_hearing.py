@@ -20,6 +20,7 @@ from support.hearing import (
     spoken,
     text_tokens,
     transcribe,
+    words_of,
     write_wav,
 )
 from support.real_models import recordings, whisper
@@ -129,6 +130,7 @@ def test_what_the_runner_refuses(
     os.mkfifo(tmp_path / "fifo")
     refused: dict[str, tuple[Path, list[str | Path]]] = {
         "does not know the language 'xx': it knows en, de": (pte, [sound, "--language", "xx"]),
+        "--timestamps is 'no', but must be segment or word": (pte, [sound, "--timestamps=no"]),
         "--task is 'sing', but must be transcribe or translate": (pte, [sound, "--task", "sing"]),
         "--format is 'ass', but must be text, srt, vtt or json": (pte, [sound, "--format", "ass"]),
         "samples that are not finite": (pte, [write_wav(tmp_path / "nan.wav", odd)]),
@@ -196,7 +198,7 @@ def test_each_option_acts_or_is_refused(
 
 def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:
     """From the command line; it is refused what only others do."""
-    model = models.write_whisper(tmp_path, languages=False, decoder_layers=1)
+    model = models.write_whisper(tmp_path, languages=False, aligned=False, decoder_layers=1)
     pte = tmp_path / "w.pte"
     command = [str(tmp_path), "--out", str(pte), "--quant", "none"]
     outcome = CliRunner().invoke(main, command)
@@ -210,7 +212,10 @@ def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:
     # Its times are forbidden, and with timestamps they come first.
     timed = transcribe(cpp_build, pte, "--audio", tmp_path / "x.wav", "--timestamps")
     assert timed["segments"] == []
-    for arguments in (["--language", "de"], ["--task", "translate"]):
+    for arguments in (
+        *(["--language", "de"], ["--task", "translate"]),
+        ["--timestamps", "word"],  # as files that were written before there were such heads
+    ):
         result = run(cpp_build, pte, "--audio", tmp_path / "x.wav", *arguments)
         assert result.returncode == 2 and "the model" in result.stderr
 
@@ -235,6 +240,7 @@ def test_what_the_export_refuses(tmp_path: Path) -> None:
         ("preprocessor_config.json", "feature_size", 128, "windows of 128 features"),
         ("generation_config.json", "suppress_tokens", [10**6], "names token 1000000"),
         ("generation_config.json", "no_timestamps_token_id", None, "must be one token id"),
+        ("generation_config.json", "alignment_heads", [[0, 3]], "pairs of a layer, below 3, and a"),
         ("generation_config.json", "lang_to_id", [1], "does not map names to token ids"),
     ]
     for name, field, value, sentence in changes:
@@ -324,8 +330,13 @@ def test_whisper_tiny(cpp_build: Path, tmp_path: Path) -> None:
             got = transcribe(cpp_build, result.out, "--audio", path)
             expected = model.generate(features_of(part, 30), do_sample=False)
             assert got["segments"][0]["tokens"] == text_tokens(expected, range(50256, 50363))
-        whole = transcribe(cpp_build, result.out, "--audio", file, "--timestamps")
-        right = segments_of(model, samples, 30)
+        whole = transcribe(cpp_build, result.out, "--audio", file, "--timestamps", "word")
+        right = segments_of(model, samples, 30, return_token_timestamps=True)
+        words = words_of(right, tmp_path / "tiny.en" / "tokenizer.json", 50256, "english")
+        spoken_words = [word for segment in whole["segments"] for word in segment["words"]]
+        for word, (begin, end, text) in zip(spoken_words, words, strict=True):
+            assert word["word"] == text
+            assert (word["start"], word["end"]) == pytest.approx((begin, end), abs=0.006)
         assert [(one["start"], one["end"]) for one in whole["segments"]] == [
             (one["start"], one["end"]) for one in right
         ]

@@ -1,5 +1,6 @@
 #include "program/audio_lines.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <limits>
@@ -74,6 +75,7 @@ TranscribeOptions transcribe_options(const Options& options, SoundFormat format)
   how.language = options.language;
   how.translate = options.task == "translate";
   how.timestamps = options.timestamps || format == SoundFormat::kSrt || format == SoundFormat::kVtt;
+  how.words = options.words;
   how.prompt = options.prompt.value_or("");
   how.temperature = options.answer.sampler.temperature;
   how.fallback = !options.no_fallback;
@@ -104,10 +106,12 @@ Status transcribe(Transcriber& transcriber, const FileBytes& file, const std::st
   const bool timed = how.timestamps;
   const double duration = sound->pcm.seconds();
   std::vector<Segment> segments;
+  size_t lines = 0;
   TranscribeEvents events;
   events.on_segment = [&](const Segment& segment) {
     if (segments.empty()) (void)output->write(begin_of(format));
-    (void)output->write(text_of(segment, segments.size(), format, timed));
+    (void)output->write(text_of(segment, lines, format, timed));
+    lines += std::max<size_t>(1, segment.words.size());
     segments.push_back(segment);
     return output->status().ok();
   };

@@ -24,6 +24,7 @@ struct Option {
   std::string_view short_name;
   bool takes_value;
   std::function<Status(const std::string& name, const std::string& text)> read;
+  std::vector<std::string_view> may_follow = {};  ///< values of one that needs none
 };
 
 Option flag(const std::string& name, bool* value) {
@@ -251,7 +252,16 @@ std::vector<Option> all_options(Options* options) {
       text("--language", &options->language),
       text("--task", &options->task),
       text("--format", &options->format),
-      flag("--timestamps", &options->timestamps),
+      {"--timestamps",
+       "",
+       false,
+       [options](const std::string& name, const std::string& text) {
+         options->timestamps = true;
+         options->words = text == "word";
+         if (text.empty() || text == "segment" || text == "word") return Status();
+         return Status::error(name + " is '" + text + "', but must be segment or word");
+       },
+       {"segment", "word"}},
       flag("--no-fallback", &options->no_fallback),
       flag("--quiet", &options->quiet),
       flag("--verify", &options->verify),
@@ -353,12 +363,17 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     }
     std::string value;
     if (equals != std::string::npos) value = argument.substr(equals + 1);
-    if (!option->takes_value && equals != std::string::npos) {
+    const std::vector<std::string_view>& may_follow = option->may_follow;
+    if (!option->takes_value && equals != std::string::npos && may_follow.empty()) {
       return Status::error(name + " takes no value, but was given '" + value + "'");
     }
     if (option->takes_value && equals == std::string::npos) {
       if (++i == argc) return Status::error(name + " needs a value: --help lists the options");
       value = argv[i];
+    }
+    if (equals == std::string::npos && i + 1 < argc &&
+        std::find(may_follow.begin(), may_follow.end(), argv[i + 1]) != may_follow.end()) {
+      value = argv[++i];
     }
     Status status = option->read(name, value);
     if (!status.ok()) return status;
