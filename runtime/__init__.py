@@ -12,7 +12,7 @@ from runtime.program import Program, Size, TensorSpec
 from runtime.recording import Recording
 from runtime.runner import Runner
 from runtime.tool_chat import Reply, ask
-from runtime.transcriber import Segment, Transcriber, Transcription
+from runtime.transcriber import Segment, Transcriber, Transcription, Word
 
 __all__ = [
     "AnswerOptions",
@@ -32,5 +32,6 @@ __all__ = [
     "TokenLogprob",
     "Transcriber",
     "Transcription",
+    "Word",
     "ask",
 ]

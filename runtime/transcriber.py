@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from runtime.binding.c_arguments import check, check_whole, encoded, text_of, utf8_of
 from runtime.binding.file_handle import FileHandle
@@ -19,6 +19,7 @@ from runtime.binding.library import (
     SegmentCallback,
     Sound,
     SoundSegment,
+    SoundWord,
     TranscribeOptions,
     library,
 )
@@ -31,7 +32,22 @@ _TASKS = ("transcribe", "translate")
 # The types of arrays by numpy's names, as thimble_hear.h numbers them.
 _TYPES = {"uint8": 0, "int16": 1, "int32": 3, "float32": 4, "float64": 5}
 _MAX_CHANNELS, _MAX_RATE = 64, 1_000_000
+_TIMESTAMPS: dict[object, int] = {False: 0, True: 1, "segment": 1, "word": 2}
 _CODE_SIZE = 32  # bytes of a language's code, at most
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word, and when it was spoken.
+
+    Attributes:
+        start, end: seconds of the sound.
+        text: with the space that it begins with, and the punctuation around it.
+    """
+
+    start: float
+    end: float
+    text: str
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class Segment:
         avg_logprob: of that text's tokens.
         compression_ratio: of it; high if it repeats itself.
         no_speech_prob: the probability that the window is silence.
+        words: if they were asked for.
     """
 
     start: float
@@ -58,6 +75,7 @@ class Segment:
     avg_logprob: float
     compression_ratio: float
     no_speech_prob: float
+    words: tuple[Word, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +131,7 @@ class Transcriber(FileHandle):
         sound: "str | os.PathLike[str] | bytes | NDArray[Any]",
         language: str | None = None,
         task: str = "transcribe",
-        timestamps: bool = False,
+        timestamps: bool | Literal["segment", "word"] = False,
         prompt: str = "",
         temperature: float = 0.0,
         fallback: bool = True,
@@ -130,7 +148,8 @@ class Transcriber(FileHandle):
                 their type's range.
             language: its code, such as "de"; None: the model tells.
             task: "transcribe", or "translate" into English.
-            timestamps: segments are what is said between two times, not windows.
+            timestamps: segments are what is said between two times, not windows; "word": and their
+                words have times too.
             prompt: text that the sound follows, such as names in it.
             temperature: 0 to 1; 0: the likeliest tokens, and higher temperatures where these fail.
             fallback: whether text that repeats itself or is unlikely is written again.
@@ -146,11 +165,13 @@ class Transcriber(FileHandle):
         """
         if task not in _TASKS:
             raise RunnerError(f"task is {task!r}, but must be 'transcribe' or 'translate'")
+        if timestamps not in _TIMESTAMPS:
+            raise RunnerError(f"timestamps is {timestamps!r}, but must be 'segment' or 'word'")
         options = TranscribeOptions(
             None if language is None else utf8_of("language", language),
             utf8_of("prompt", prompt),
             int(task == "translate"),
-            int(bool(timestamps)),
+            _TIMESTAMPS[timestamps],
             int(not fallback),
             check("temperature", temperature, 0.0, 1.0),
             check_whole("seed", seed, 0, 2**64 - 1),
@@ -327,6 +348,11 @@ def _array(samples: "NDArray[Any]", rate: int) -> tuple[Any, Sound]:
 
 
 def _segment(one: SoundSegment) -> Segment:
-    text = ctypes.string_at(one.text, one.size).decode("utf-8", "replace")
     scores = one.temperature, one.avg_logprob, one.compression_ratio, one.no_speech_prob
-    return Segment(one.start, one.end, one.window, text, tuple(one.tokens[: one.count]), *scores)
+    words = tuple(Word(word.start, word.end, _text(word)) for word in one.words[: one.word_count])
+    tokens = tuple(one.tokens[: one.count])
+    return Segment(one.start, one.end, one.window, _text(one), tokens, *scores, words)
+
+
+def _text(one: SoundSegment | SoundWord) -> str:
+    return ctypes.string_at(one.text, one.size).decode("utf-8", "replace")

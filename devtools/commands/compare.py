@@ -75,6 +75,11 @@ def _require_language_model(path: Path, report: Mapping[str, Any]) -> None:
             f"{path} holds a module, which its export has compared already (--inspect shows how "
             "far the file is off); compare needs a language model."
         )
+    if report["model"].get("task") == "transcription":
+        raise BadRequest(
+            f"{path} holds a model that hears, whose export has compared it with float already "
+            "(--inspect shows the errors); compare needs a language model."
+        )
     if report["model"].get("task") == "embedding":
         raise BadRequest(
             f"{path} holds a model of embeddings, which its export has compared with float "

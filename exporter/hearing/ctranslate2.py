@@ -14,7 +14,7 @@ from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.ctranslate2_file import CTranslate2File
 from exporter.errors import ExportError
 from exporter.hearing.log_mel import LogMelSettings
-from exporter.hearing.transcription import Transcription
+from exporter.hearing.transcription import Transcription, read_alignment_heads
 from exporter.json_object import read_object
 from exporter.models.fields import token_ids
 from exporter.models.whisper import WhisperSpec
@@ -149,6 +149,8 @@ def transcription_of(directory: Path, spec: WhisperSpec) -> Transcription:
         no_timestamps=_token(path, tokens, "<|notimestamps|>"),
         suppress=token_ids(fields, "suppress_ids"),
         begin_suppress=token_ids(fields, "suppress_ids_begin"),
+        alignment_heads=read_alignment_heads(directory / CONFIG, fields, spec),
+        decoder_heads=spec.decoder_attention_heads,
     )
     if spec.vocab_size < _MULTILINGUAL:
         return transcription

@@ -11,7 +11,7 @@ from exporter.errors import ExportError
 from exporter.hearing.calibration import raw_calibration
 from exporter.hearing.methods import ENCODER, TEXT_DECODER
 from exporter.hearing.quantize import quantize
-from exporter.hearing.source import HearingSource
+from exporter.hearing.source import HearingSource, model_facts
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     Transcription,
@@ -80,6 +80,7 @@ def open_moonshine(directory: Path) -> HearingSource[Moonshine]:
         FAMILY.model_type,
         config.vocab_size,
         {WAVEFORM: write_waveform(sound), TRANSCRIPTION: write_transcription(ends)},
+        model_facts(checkpoint, empty(), config.hidden_size, most_tokens),
         load,
         quantized,
         lambda model: _methods(model, config, sound, ends, most_tokens),

@@ -20,9 +20,10 @@ from exporter.hearing.methods import ENCODER, TEXT_DECODER
 from exporter.hearing.moonshine import open_moonshine
 from exporter.hearing.quantize import quantize
 from exporter.hearing.scheme import hearing_scheme
-from exporter.hearing.source import HearingSource
+from exporter.hearing.source import HearingSource, model_facts
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
+    Transcription,
     read_transcription,
     write_transcription,
 )
@@ -92,7 +93,7 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
         {TOKENIZER: tokenizer.data, **source.blobs},
         listener,
         copies_inputs=False,
-        facts={"quantization": describe_scheme(scheme)},
+        facts={"model": source.facts, "quantization": describe_scheme(scheme)},
     )
 
 
@@ -110,7 +111,7 @@ def _whisper(directory: Path) -> HearingSource[Whisper]:
         settings = transcription_of(directory, checkpoint.config)
     else:
         sound = read_log_mel(directory)
-        settings = read_transcription(directory, checkpoint.config.vocab_size)
+        settings = read_transcription(directory, checkpoint.config)
     _require_fitting(directory, checkpoint.config, sound)
 
     def quantized(model: Whisper, scheme: Scheme, listener: Listener) -> None:
@@ -119,13 +120,15 @@ def _whisper(directory: Path) -> HearingSource[Whisper]:
             calibration = read_calibration(directory, checkpoint.config, sound, settings)
         quantize(model, scheme, calibration, listener.progress)
 
+    spec = checkpoint.config
     return HearingSource(
         FAMILY.model_type,
-        checkpoint.config.vocab_size,
+        spec.vocab_size,
         {LOG_MEL: write_log_mel(sound), TRANSCRIPTION: write_transcription(settings)},
+        model_facts(checkpoint, _empty(spec), spec.d_model, spec.max_target_positions),
         lambda: load(checkpoint),
         quantized,
-        lambda model: methods_of(model, checkpoint.config, settings.start),
+        lambda model: methods_of(model, spec, settings),
     )
 
 
@@ -169,12 +172,8 @@ def _empty(spec: WhisperSpec) -> Whisper:
         return Whisper(spec)
 
 
-def methods_of(model: Whisper, spec: WhisperSpec, start: int) -> dict[str, Made]:
-    """Returns the file's methods, with examples of their inputs.
-
-    Args:
-        start: the first token of every text.
-    """
+def methods_of(model: Whisper, spec: WhisperSpec, settings: Transcription) -> dict[str, Made]:
+    """Returns the file's methods, with examples of their inputs."""
     generator = torch.Generator().manual_seed(0)
 
     def numbers(*shape: int) -> torch.Tensor:
@@ -188,10 +187,11 @@ def methods_of(model: Whisper, spec: WhisperSpec, start: int) -> dict[str, Made]
     bias[..., : most // 2] = 0
     features = (numbers(1, spec.num_mel_bins, 2 * window),)
     step = (
-        *(torch.tensor([[start]]), torch.tensor([[most // 2]]), bias),
+        *(torch.tensor([[settings.start]]), torch.tensor([[most // 2]]), bias),
         *(layers(most), layers(most), layers(window), layers(window)),
     )
-    methods = {ENCODER: (WindowEncoder(model), features), TEXT_DECODER: (TextDecoder(model), step)}
+    decoder = TextDecoder(model, settings.asking_layers)
+    methods = {ENCODER: (WindowEncoder(model), features), TEXT_DECODER: (decoder, step)}
     # The runtime refuses sound with a NaN; to look for one in caches, too, would cost each token.
     return {
         name: Made(module.eval(), Inputs(inputs), None, (), refuses_nan=False)

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import nn
 
+from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.listener import Listener
 from exporter.module.source import Made
 from quant.scheme import Scheme
@@ -20,6 +21,7 @@ class HearingSource(Generic[Model]):
         model_type: its name in config.json.
         vocab_size: of its texts.
         blobs: how the model reads sound and writes texts, by their names in the file.
+        facts: what the report says of the model.
         load: returns it with its weights.
         quantize: stores its weights in place, by a scheme of hearing_scheme() that is not none.
         methods: returns the file's methods.
@@ -28,6 +30,28 @@ class HearingSource(Generic[Model]):
     model_type: str
     vocab_size: int
     blobs: Mapping[str, bytes]
+    facts: Mapping[str, object]
     load: Callable[[], Model]
     quantize: Callable[[Model, Scheme, Listener], None]
     methods: Callable[[Model], Mapping[str, Made]]
+
+
+def model_facts(
+    checkpoint: Checkpoint[Any], empty: nn.Module, hidden_size: int, most_tokens: int
+) -> dict[str, object]:
+    """
+    Args:
+        empty: the model without weights.
+        most_tokens: of a text.
+    """
+    spec = checkpoint.config
+    return {
+        "name": checkpoint.name,
+        "model_type": spec.model_type,
+        "task": "transcription",
+        "parameters": sum(one.numel() for one in empty.parameters()),
+        "hidden_size": hidden_size,
+        "num_hidden_layers": spec.num_hidden_layers,
+        "vocab_size": spec.vocab_size,
+        "max_context_len": most_tokens,
+    }

@@ -11,6 +11,7 @@ from exporter.catalogue.weight_files import CONFIG
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 from exporter.models.fields import count, token_ids
+from exporter.models.whisper import WhisperSpec
 
 TRANSCRIPTION = "thimble.transcription"  # the name of the blob in a file
 _VERSION = 1
@@ -30,6 +31,9 @@ class Transcription:
         languages: their codes, such as "de", and their tokens.
         suppress: tokens that are never written.
         begin_suppress: nor as the first of a text.
+        alignment_heads: a layer of the decoder and a head of it each, whose attention to the window
+            tells when words were spoken; none: nothing tells it.
+        decoder_heads: of each layer.
     """
 
     start: int
@@ -40,6 +44,13 @@ class Transcription:
     languages: Mapping[str, int] = field(default_factory=dict)
     suppress: tuple[int, ...] = ()
     begin_suppress: tuple[int, ...] = ()
+    alignment_heads: tuple[tuple[int, int], ...] = ()
+    decoder_heads: int = 0
+
+    @property
+    def asking_layers(self) -> list[int]:
+        """Those of the alignment heads, in order."""
+        return sorted({layer for layer, _ in self.alignment_heads})
 
     @property
     def has_times(self) -> bool:
@@ -47,14 +58,15 @@ class Transcription:
         return self.no_timestamps != _NONE
 
 
-def read_transcription(directory: Path, vocab_size: int) -> Transcription:
+def read_transcription(directory: Path, spec: WhisperSpec) -> Transcription:
     """
     Args:
-        vocab_size: of the model; tokens beyond it are refused.
+        spec: of the model; tokens and heads beyond its own are refused.
 
     Raises:
         ExportError: a file is missing or damaged, or lacks a token.
     """
+    vocab_size = spec.vocab_size
     path = directory / _FILE
     if not path.is_file():
         raise ExportError(f"{directory} has no {_FILE}, which says how the model writes texts.")
@@ -72,9 +84,11 @@ def read_transcription(directory: Path, vocab_size: int) -> Transcription:
         languages={code.strip("<|>"): token for code, token in languages.items()},
         suppress=token_ids(fields, "suppress_tokens"),
         begin_suppress=token_ids(fields, "begin_suppress_tokens"),
+        alignment_heads=read_alignment_heads(path, fields, spec),
+        decoder_heads=spec.decoder_attention_heads,
     )
     tokens = [read.start, read.end, read.no_timestamps, *languages.values(), *tasks.values()]
-    _check_tokens(path, (*tokens, *read.suppress, *read.begin_suppress), vocab_size)
+    _check_tokens(path, (*tokens, *read.suppress, *read.begin_suppress), spec.vocab_size)
     return read
 
 
@@ -123,6 +137,32 @@ def _named(path: Path, fields: Mapping[str, Any], name: str) -> dict[str, int]:
     return tokens
 
 
+def read_alignment_heads(
+    path: Path, fields: Mapping[str, Any], spec: WhisperSpec
+) -> tuple[tuple[int, int], ...]:
+    """Returns pairs of a layer and a head, in order; none if the fields have none.
+
+    Raises:
+        ExportError: they are not heads of the model.
+    """
+    bounds = spec.decoder_layers, spec.decoder_attention_heads
+
+    def is_head(pair: Any) -> bool:
+        return (
+            isinstance(pair, list)
+            and len(pair) == len(bounds)
+            and all(type(one) is int and 0 <= one < most for one, most in zip(pair, bounds))
+        )
+
+    pairs = fields.get("alignment_heads") or []
+    if not isinstance(pairs, list) or not all(map(is_head, pairs)):
+        raise ExportError(
+            f"{path} has alignment_heads that are not pairs of a layer, below {bounds[0]}, and a "
+            f"head, below {bounds[1]}; take it from the same model."
+        )
+    return tuple(sorted({(layer, head) for layer, head in pairs}))
+
+
 def write_transcription(settings: Transcription) -> bytes:
     """Returns the flatbuffer; its slots are the schema's fields, in order."""
     builder = flatbuffers.Builder(4096)
@@ -133,13 +173,15 @@ def write_transcription(settings: Transcription) -> bytes:
     vectors = {6: builder.EndVector()}
     vectors[7] = _tokens(builder, settings.suppress)
     vectors[8] = _tokens(builder, settings.begin_suppress)
-    builder.StartObject(9)
+    vectors[9] = _tokens(builder, [number for pair in settings.alignment_heads for number in pair])
+    builder.StartObject(11)
     builder.PrependUint32Slot(0, _VERSION, 0)
     tokens = settings.start, settings.end, settings.transcribe, settings.translate
     for slot, token in enumerate((*tokens, settings.no_timestamps), start=1):
         builder.PrependInt32Slot(slot, token, 0)
     for slot, vector in vectors.items():
         builder.PrependUOffsetTRelativeSlot(slot, vector, 0)
+    builder.PrependUint32Slot(10, settings.decoder_heads, 0)
     builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 

@@ -88,9 +88,13 @@ class Attention(nn.Module):
         Args:
             bias: what is added to scores, (1, 1, 1, rows of keys).
         """
+        return self.attend(self.q_proj(x), keys, values, bias)
+
+    def attend(
+        self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None = None
+    ) -> Tensor:
         query, key, value = (
-            rows.unflatten(2, (self.heads, -1)).transpose(1, 2)
-            for rows in (self.q_proj(x), keys, values)
+            rows.unflatten(2, (self.heads, -1)).transpose(1, 2) for rows in (queries, keys, values)
         )
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
         return self.out_proj(out.transpose(1, 2).flatten(2))
@@ -128,8 +132,8 @@ class DecoderLayer(Layer):
 
     def forward(
         self, x: Tensor, cached: Sequence[Tensor], window: Sequence[Tensor], bias: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns the layer's output for one token, and its key and value.
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Returns the layer's output for one token, its key and value, and what it asks the window.
 
         Args:
             cached, window: keys and values.
@@ -138,8 +142,9 @@ class DecoderLayer(Layer):
         key, value = self.self_attn.k_proj(rows), self.self_attn.v_proj(rows)
         keys, values = torch.cat((cached[0], key), 1), torch.cat((cached[1], value), 1)
         x = x + self.self_attn(rows, keys, values, bias)
-        x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), window[0], window[1])
-        return self.feed_forward(x), key, value
+        query = self.encoder_attn.q_proj(self.encoder_attn_layer_norm(x))
+        x = x + self.encoder_attn.attend(query, window[0], window[1])
+        return self.feed_forward(x), key, value, query
 
 
 class Encoder(nn.Module):
@@ -233,11 +238,17 @@ class WindowEncoder(nn.Module):
 
 
 class TextDecoder(nn.Module):
-    """From a token to the logits of the next."""
+    """From a token to the logits of the next.
 
-    def __init__(self, model: Whisper) -> None:
+    Args:
+        asking: the layers whose queries of the window are returned as well, which tell when each
+            token was spoken.
+    """
+
+    def __init__(self, model: Whisper, asking: Sequence[int] = ()) -> None:
         super().__init__()
         self.decoder = model.decoder
+        self.asking = tuple(asking)
         self.head = tied_head(model.decoder.embed_tokens)
 
     def forward(
@@ -249,8 +260,9 @@ class TextDecoder(nn.Module):
         values: list[Tensor],
         cross_keys: list[Tensor],
         cross_values: list[Tensor],
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Returns the logits (1, 1, vocab_size), and a key and a value (1, 1, d_model) a layer.
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+        """Returns the logits (1, 1, vocab_size), and a key, a value and the queries of the layers
+        that are asked for (1, 1, d_model) a layer.
 
         Args:
             token, cache_position: int64 (1, 1).
@@ -261,14 +273,16 @@ class TextDecoder(nn.Module):
         """
         decoder = self.decoder
         x = decoder.embed_tokens(token) + decoder.embed_positions(cache_position)
-        new_keys, new_values = [], []
+        new_keys, new_values, queries = [], [], []
         for index, layer in enumerate(decoder.layers):
             cached = keys[index], values[index]
             window = cross_keys[index], cross_values[index]
-            x, key, value = layer(x, cached, window, bias)
+            x, key, value, query = layer(x, cached, window, bias)
             new_keys.append(key)
             new_values.append(value)
-        return self.head(decoder.layer_norm(x)), new_keys, new_values
+            if index in self.asking:
+                queries.append(query)
+        return self.head(decoder.layer_norm(x)), new_keys, new_values, queries
 
 
 def tied_head(table: nn.Embedding | QuantizedEmbedding) -> nn.Module:

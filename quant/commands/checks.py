@@ -64,8 +64,9 @@ def is_program(model: str) -> bool:
 def _check_predicts(path: Path) -> None:
     """Raises QuantError for a `.pte` of another kind than a language model."""
     facts = read_report(path).get("model")
-    if facts is None or facts.get("task") == "embedding":
-        held = "a module" if facts is None else "a model of embeddings"
+    if facts is None or "task" in facts:
+        kinds = {"embedding": "a model of embeddings", "transcription": "a model that hears"}
+        held = kinds.get((facts or {}).get("task"), "a module")
         raise QuantError(f"{path} holds {held}, not a language model; name a language model.")
 
 

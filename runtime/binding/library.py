@@ -152,6 +152,16 @@ class TranscribeOptions(ctypes.Structure):
     ]
 
 
+class SoundWord(ctypes.Structure):
+    """thimble_sound_word."""
+
+    _fields_ = [
+        *((name, ctypes.c_double) for name in ("start", "end")),
+        ("text", ctypes.POINTER(ctypes.c_char)),
+        ("size", ctypes.c_size_t),
+    ]
+
+
 class SoundSegment(ctypes.Structure):
     """thimble_sound_segment."""
 
@@ -163,6 +173,8 @@ class SoundSegment(ctypes.Structure):
         ("count", ctypes.c_size_t),
         *((name, ctypes.c_double) for name in ("temperature", "avg_logprob")),
         *((name, ctypes.c_double) for name in ("compression_ratio", "no_speech_prob")),
+        ("words", ctypes.POINTER(SoundWord)),
+        ("word_count", ctypes.c_size_t),
     ]
 
 

@@ -1,7 +1,7 @@
 """POST /v1/audio/transcriptions and /v1/audio/translations, of models that hear."""
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -44,8 +44,10 @@ class SoundForm(NamesModel):
 class TranscriptionForm(SoundForm):
     language: str | None = None
     stream: Annotated[bool, BeforeValidator(_truth)] | None = None
-    timestamp_granularities: list[Literal["segment"]] | None = None
-    chunking_strategy: Literal["auto"] | None = Field(None, description="no effect")
+    timestamp_granularities: list[Literal["segment", "word"]] | None = None
+    chunking_strategy: Literal["auto"] | None = Field(
+        None, description="a long sound is always cut where it is quiet, or a part of it ends"
+    )
 
 
 def routes(answering: Answering) -> list[Route]:
@@ -53,11 +55,19 @@ def routes(answering: Answering) -> list[Route]:
 
     async def transcriptions(request: Request) -> Response:
         body, sound = await gate.form(request, TranscriptionForm)
-        return await answer(request, body, sound, "transcribe", body.language, bool(body.stream))
+        parts = set(body.timestamp_granularities or ())
+        if parts and body.response_format != "verbose_json":
+            raise HttpError(
+                400,
+                "timestamp_granularities needs response_format verbose_json: leave it out",
+                "timestamp_granularities",
+            )
+        stream = bool(body.stream)
+        return await answer(request, body, sound, "transcribe", body.language, stream, parts)
 
     async def translations(request: Request) -> Response:
         body, sound = await gate.form(request, SoundForm)
-        return await answer(request, body, sound, "translate", None, False)
+        return await answer(request, body, sound, "translate", None, False, set())
 
     async def answer(
         request: Request,
@@ -66,6 +76,7 @@ def routes(answering: Answering) -> list[Route]:
         task: str,
         language: str | None,
         stream: bool,
+        parts: Set[str],
     ) -> Response:
         form = body.response_format or "json"
         if stream and form not in ("json", "text"):
@@ -79,12 +90,13 @@ def routes(answering: Answering) -> list[Route]:
             "language": language,
             "prompt": body.prompt or "",
             "temperature": body.temperature or 0.0,
-            "timestamps": form in _TIMED,
+            "timestamps": "word" if "word" in parts else form in _TIMED,
             "max_seconds": settings.max_sound_s,
         }
 
-        def whole(parts: list[More]) -> Response:
-            return _answer(form, task, [part for part in parts if isinstance(part, Heard)])
+        def whole(told: list[More]) -> Response:
+            heard = [part for part in told if isinstance(part, Heard)]
+            return _answer(form, task, heard, parts or {"segment"})
 
         async with answering.turn(request, body.model, task="transcription") as turn:
             return await turn.transcribe(sound, options, whole, _events if stream else None)
@@ -113,7 +125,7 @@ def _usage(duration: float) -> dict[str, Any]:
     return {"type": "duration", "seconds": math.ceil(duration)}
 
 
-def _answer(form: str, task: str, parts: list[Heard]) -> Response:
+def _answer(form: str, task: str, parts: list[Heard], timed: Set[str]) -> Response:
     segments = [part.segment for part in parts if part.segment is not None]
     known = parts[-1]
     text = "".join(segment.text for segment in segments).removeprefix(" ")
@@ -131,9 +143,16 @@ def _answer(form: str, task: str, parts: list[Heard]) -> Response:
         "language": known.language or "en",
         "duration": round(known.duration, 2),
         "text": text,
-        "segments": [_verbose(index, segment) for index, segment in enumerate(segments)],
         "usage": usage,
     }
+    if "segment" in timed:
+        verbose["segments"] = [_verbose(*one) for one in enumerate(segments)]
+    if "word" in timed:
+        words = [word for segment in segments for word in segment.words]
+        verbose["words"] = [
+            {"word": one.text.strip(), "start": round(one.start, 2), "end": round(one.end, 2)}
+            for one in words
+        ]
     return JSONResponse(verbose)
 
 

@@ -26,8 +26,10 @@ UNSUPPORTED: dict[str, object] = {
             *("continue_final_message", "dimensions", "disable_additional_properties", "document"),
             *("documents", "dry_sequence_breakers", "early_stopping", "ebnf", "echo"),
             *("grammar_lazy", "ignore_eos", "image", "image_data", "image_url", "images"),
-            *("include_stop_str_in_output", "input_audio", "logit_bias_eog", "logits_processors"),
-            *("logprob_token_ids", "logprobs", "lora", "min_keep", "min_tokens"),
+            *("include", "include_stop_str_in_output", "input_audio", "keywords"),
+            *("known_speaker_names", "known_speaker_references", "languages"),
+            *("logit_bias_eog", "logits_processors", "logprob_token_ids"),
+            *("logprobs", "lora", "min_keep", "min_tokens"),
             *("mm_processor_kwargs", "multimodal_data", "n_indent", "n_probs", "no_stop_trim"),
             *("post_sampling_probs", "prompt_embeds", "raw"),
             *("reasoning_in_content", "repetition_detection", "return_tokens_as_token_ids"),
@@ -62,6 +64,8 @@ UNSUPPORTED: dict[str, object] = {
 # What the server calls otherwise.
 _CALLED = {
     "ebnf": "grammar",
+    "keywords": "prompt",
+    "languages": "language",
     "n_cmpl": "n",
     "n_predict": "max_tokens",
     "n_probs": "logprobs",

@@ -16,12 +16,21 @@ _MOST_FIELDS = 64
 class Form:
     """
     Attributes:
-        fields: text by its name; a list of those whose name ends with [], without that.
+        fields: text by its name; a list of those whose name ends with [], without that, and an
+            object of those whose names end with a key in brackets.
         file: the bytes of the field `file`; None: it has none.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
     file: bytes | None = None
+
+
+def _member(fields: dict[str, Any], name: str, empty: Any) -> Any:
+    """The list or object of a name, which must not be something else."""
+    value = fields.setdefault(name, empty)
+    if type(value) is not type(empty):
+        raise HttpError(400, f"the form has {name[:40]} twice", name[:40])
+    return value
 
 
 class _Parser(MultiPartParser):
@@ -62,8 +71,11 @@ async def read_form(headers: Headers, body: bytes) -> Form:
         elif name == "file":
             raise HttpError(400, "file is text: give it a filename, as a file has", name)
         elif name.endswith("[]"):
-            form.fields.setdefault(name[:-2], []).append(part)
-        elif name in form.fields:
+            _member(form.fields, name[:-2], []).append(part)
+        elif name.endswith("]") and "[" in name:
+            name, key = name[:-1].split("[", 1)
+            _member(form.fields, name, {})[key] = part
+        elif name in form.fields:  # a list or an object too
             raise HttpError(400, f"the form has {name[:40]} twice", name[:40])
         else:
             form.fields[name] = part

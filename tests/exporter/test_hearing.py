@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from support.hearing import (
     spoken,
     text_tokens,
     transcribe,
+    words_of,
     write_wav,
 )
 from support.real_models import recordings, whisper
@@ -128,6 +130,7 @@ def test_what_the_runner_refuses(
     os.mkfifo(tmp_path / "fifo")
     refused: dict[str, tuple[Path, list[str | Path]]] = {
         "does not know the language 'xx': it knows en, de": (pte, [sound, "--language", "xx"]),
+        "--timestamps is 'no', but must be segment or word": (pte, [sound, "--timestamps=no"]),
         "--task is 'sing', but must be transcribe or translate": (pte, [sound, "--task", "sing"]),
         "--format is 'ass', but must be text, srt, vtt or json": (pte, [sound, "--format", "ass"]),
         "samples that are not finite": (pte, [write_wav(tmp_path / "nan.wav", odd)]),
@@ -137,7 +140,8 @@ def test_what_the_runner_refuses(
         "no.wav: No such file": (pte, [tmp_path / "no.wav"]),
         "--audio is for a model that hears": (pte, [sound, "--chat"]),
         "--format srt is for one sound": (pte, [sound, "--audio", sound, "--format", "srt"]),
-        "--json has no effect with --audio": (pte, [sound, "--json", tmp_path / "x.json"]),
+        "text.wav is not a WAV": (pte, [sound, "--audio", tmp_path / "text.wav"]),
+        "--audio - is standard input, which is read once": (pte, ["-", "--audio", "-"]),
         "--temperature must be 0 to 1": (pte, [sound, "--temperature", "2"]),
         "fifo is not a file: name one": (pte, [tmp_path / "fifo"]),
         "it is a language model": (stories_cpu_pte, [sound]),
@@ -154,9 +158,47 @@ def test_what_the_runner_refuses(
         assert result.returncode == 2 and sentence in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("work", "taken"),
+    [
+        (
+            "--audio",
+            {"--prompt", "--prompt-file", "--seed", "--temperature", "--language", "--task"}
+            | {"--format", "--timestamps", "--no-fallback"},
+        ),
+        ("--embed", {"--prompt", "--prompt-file", "--prompt-name"}),
+        ("--input", {"--json", "--prompt", "--prompt-file"}),
+    ],
+)
+def test_each_option_acts_or_is_refused(
+    cpp_build: Path, tmp_path: Path, work: str, taken: set[str]
+) -> None:
+    """All that --help lists: what a work does not read has no effect, which is an error."""
+    values = {
+        **{"--kv-cache": "int8", "--logit-bias": "5=1", "--schema-unsupported": "relax"},
+        **{"--prompt-file": os.devnull, "--json-schema-file": os.devnull, "--json-schema": "{}"},
+        **{"--grammar-file": os.devnull, "--task": "transcribe", "--format": "text"},
+        **{name: str(tmp_path / "out") for name in ("--etdump", "--json", "--session")},
+    }
+    help = subprocess.run([cpp_build / "runner", "--help"], capture_output=True, text=True).stdout
+    lines = [line for line in help.splitlines() if re.match(r"  (-\w, )?--\w", line)]
+    listed = dict(re.findall(r"(--[a-z-]+\w)(?: (\S+))?", "\n".join(lines)))
+    of_all = {"--threads", "--huge-pages", "--etdump", "--quiet", "--verify"}
+    works = {"--chat", "--embed", "--audio", "--input", "--output", "--method"}
+    assert len(listed) > 45 and {"--stop", "--json-object", "--min-p"} < listed.keys()
+    alone = ["--input", "x.npy"] if work == "--input" else [work, *["x.wav"] * (work == "--audio")]
+    for name, value in listed.items():
+        if name in works | {"--help", "--version"}:
+            continue
+        given = [name, *([values.get(name, "1")] if value else [])]
+        told = run(cpp_build, Path("no.pte"), *alone, *given).stderr
+        acts = name in taken | of_all
+        assert ("has no effect with" in told or "have no effect" in told) != acts, (name, told)
+
+
 def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:
     """From the command line; it is refused what only others do."""
-    model = models.write_whisper(tmp_path, languages=False, decoder_layers=1)
+    model = models.write_whisper(tmp_path, languages=False, aligned=False, decoder_layers=1)
     pte = tmp_path / "w.pte"
     command = [str(tmp_path), "--out", str(pte), "--quant", "none"]
     outcome = CliRunner().invoke(main, command)
@@ -170,7 +212,10 @@ def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:
     # Its times are forbidden, and with timestamps they come first.
     timed = transcribe(cpp_build, pte, "--audio", tmp_path / "x.wav", "--timestamps")
     assert timed["segments"] == []
-    for arguments in (["--language", "de"], ["--task", "translate"]):
+    for arguments in (
+        *(["--language", "de"], ["--task", "translate"]),
+        ["--timestamps", "word"],  # as files that were written before there were such heads
+    ):
         result = run(cpp_build, pte, "--audio", tmp_path / "x.wav", *arguments)
         assert result.returncode == 2 and "the model" in result.stderr
 
@@ -195,6 +240,7 @@ def test_what_the_export_refuses(tmp_path: Path) -> None:
         ("preprocessor_config.json", "feature_size", 128, "windows of 128 features"),
         ("generation_config.json", "suppress_tokens", [10**6], "names token 1000000"),
         ("generation_config.json", "no_timestamps_token_id", None, "must be one token id"),
+        ("generation_config.json", "alignment_heads", [[0, 3]], "pairs of a layer, below 3, and a"),
         ("generation_config.json", "lang_to_id", [1], "does not map names to token ids"),
     ]
     for name, field, value, sentence in changes:
@@ -284,8 +330,13 @@ def test_whisper_tiny(cpp_build: Path, tmp_path: Path) -> None:
             got = transcribe(cpp_build, result.out, "--audio", path)
             expected = model.generate(features_of(part, 30), do_sample=False)
             assert got["segments"][0]["tokens"] == text_tokens(expected, range(50256, 50363))
-        whole = transcribe(cpp_build, result.out, "--audio", file, "--timestamps")
-        right = segments_of(model, samples, 30)
+        whole = transcribe(cpp_build, result.out, "--audio", file, "--timestamps", "word")
+        right = segments_of(model, samples, 30, return_token_timestamps=True)
+        words = words_of(right, tmp_path / "tiny.en" / "tokenizer.json", 50256, "english")
+        spoken_words = [word for segment in whole["segments"] for word in segment["words"]]
+        for word, (begin, end, text) in zip(spoken_words, words, strict=True):
+            assert word["word"] == text
+            assert (word["start"], word["end"]) == pytest.approx((begin, end), abs=0.006)
         assert [(one["start"], one["end"]) for one in whole["segments"]] == [
             (one["start"], one["end"]) for one in right
         ]

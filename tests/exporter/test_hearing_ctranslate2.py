@@ -113,7 +113,7 @@ def test_settings_are_the_same(both: tuple[Path, Path], monkeypatch: pytest.Monk
     right, found = both
     spec = open_whisper(found).config
     assert log_mel_of(spec) == read_log_mel(right)
-    expected = read_transcription(right, spec.vocab_size)
+    expected = read_transcription(right, spec)
     monkeypatch.setattr("exporter.hearing.ctranslate2._MULTILINGUAL", spec.vocab_size)
     assert transcription_of(found, spec) == expected
 

@@ -56,6 +56,14 @@ def test_forms_of_a_transcription(
         assert (segment.start, segment.end) == pytest.approx((one.start, one.end), abs=0.01)
         assert segment.seek == round(100 * one.window)
         assert segment.avg_logprob == one.avg_logprob and segment.temperature == one.temperature
+    assert whole.words is None
+    by_word = create(
+        **given, response_format="verbose_json", timestamp_granularities=["word", "segment"]
+    )
+    assert by_word.segments == whole.segments and len(by_word.words) > 3
+    said = "".join(one.word for one in by_word.words)
+    assert said == "".join(whole.text.split())
+    assert by_word.words[-1].end <= SECONDS
     for form in ("srt", "vtt"):
         printed = run(cpp_build, hearing_model[0], "--audio", sound, "--format", form).stdout
         assert create(**given, response_format=form) == printed and " --> " in printed
@@ -103,10 +111,25 @@ def test_what_is_refused(server: Server, sound: Path, tmp_path: Path) -> None:
             'temperature is "3", but must be at most 1',
         ),
         ({"model": "ears", "response_format": "ass"}, data, 400, 'response_format is "ass"'),
-        ({"model": "ears", "timestamp_granularities[]": "word"}, data, 400, "must be 'segment'"),
+        (
+            {"model": "ears", "timestamp_granularities[]": "word"},
+            *(data, 400, "timestamp_granularities needs response_format verbose_json"),
+        ),
         (
             {"model": "ears", "response_format": "srt", "stream": "true"},
             *(data, 400, "a stream has json or text"),
+        ),
+        (
+            {"model": "ears", "chunking_strategy[type]": "server_vad"},
+            *(data, 400, "chunking_strategy must be 'auto'"),
+        ),
+        (
+            {"model": "ears", "include[]": "logprobs"},
+            *(data, 400, "include is not supported"),
+        ),
+        (
+            {"model": "ears", "chunking_strategy": "auto", "chunking_strategy[type]": "server_vad"},
+            *(data, 400, "chunking_strategy twice"),
         ),
         ({"model": "words"}, data, 400, "'words' is a model that answers, and does not hear"),
         ({"model": "none"}, data, 404, "none"),
@@ -134,6 +157,15 @@ def test_what_is_refused(server: Server, sound: Path, tmp_path: Path) -> None:
         server.client().completions.create(model="ears", prompt="a")
     with pytest.raises(openai.BadRequestError, match="'ears' is a model that hears, and has no"):
         server.client().embeddings.create(model="ears", input="a")
+
+
+def test_what_is_known_of_it(server: Server) -> None:
+    """The most tokens of a window's text are its context."""
+    props = httpx.get(server.address + "/props?model=ears").json()
+    assert props["default_generation_settings"]["n_ctx"] == 30
+    shown = httpx.post(server.address + "/api/show", json={"model": "ears"}).json()
+    assert shown["model_info"]["whisper.context_length"] == 30
+    assert shown["capabilities"] == ["transcription"]
 
 
 def test_a_client_that_leaves_ends_the_work(server: Server, sound: Path, tmp_path: Path) -> None:

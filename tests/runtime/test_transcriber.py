@@ -3,6 +3,8 @@
 import os
 import signal
 import threading
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,11 @@ def test_files_bytes_and_arrays(
     assert whole.duration == 4.5 and list(whole.segments) == told
     assert [list(one.tokens) for one in told] == [one["tokens"] for one in right["segments"]]
     assert [one.start for one in told] == pytest.approx([s["start"] for s in right["segments"]])
+    by_word = heard.transcribe(path, timestamps="word", fallback=False)
+    assert [replace(one, words=()) for one in by_word.segments] == told
+    for one in by_word.segments:
+        assert "".join(word.text for word in one.words) == one.text
+        assert [*map(attrgetter("start"), one.words)] == sorted(word.start for word in one.words)
     in_16_bits = np.round(samples * 32767).astype("i2")
     for sound in (
         *(path.read_bytes(), samples, samples.astype(">f8")),
@@ -103,6 +110,7 @@ def test_what_is_refused(heard: Transcriber, stories_cpu_pte: Path, tmp_path: Pa
     refused: dict[str, tuple[Any, dict[str, Any]]] = {
         "does not know the language 'xx': it knows en, de": (samples, {"language": "xx"}),
         "task is 'sing', but must be": (samples, {"task": "sing"}),
+        "timestamps is 'letter', but must be": (samples, {"timestamps": "letter"}),
         "temperature is 2, but must be from 0.0 to 1.0": (samples, {"temperature": 2}),
         "rate is 0, but must be from 1": (samples, {"rate": 0}),
         "an array of complex64, but must be of uint8": (samples.astype("c8"), {}),

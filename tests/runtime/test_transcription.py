@@ -11,7 +11,16 @@ import pytest
 import tokenizers
 import torch
 from support import hearing_models as models
-from support.hearing import RATE, features_of, run, segments_of, spoken, transcribe, write_wav
+from support.hearing import (
+    RATE,
+    features_of,
+    run,
+    segments_of,
+    spoken,
+    transcribe,
+    words_of,
+    write_wav,
+)
 
 pytest.importorskip("transformers")
 Model = tuple[Path, Any]
@@ -39,6 +48,37 @@ def test_segments_are_those_of_transformers(
         assert [*filter(is_text, segment["tokens"])] == [*filter(is_text, right["tokens"])]
         times = min(right["start"], seconds), min(right["end"], seconds)
         assert (segment["start"], segment["end"]) == pytest.approx(times)
+
+
+@pytest.mark.parametrize("seconds", [1.31, 6.5])
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_words_are_those_of_transformers(
+    hearing_model: Model, cpp_build: Path, tmp_path: Path, seconds: float, language: str
+) -> None:
+    """When each was spoken, by the attention of the same heads."""
+    pte, model = hearing_model
+    samples = spoken(seconds, 500)
+    sound = write_wav(tmp_path / "x.wav", samples)
+    asked = ["--audio", sound, "--timestamps", "word", "--language", language]
+    got = transcribe(cpp_build, pte, *asked)
+    segments = segments_of(
+        model, samples, models.WINDOW, language=language, return_token_timestamps=True
+    )
+    most = models.WINDOW if seconds < models.WINDOW else 2 * seconds
+    segments = [segment for segment in segments if segment["start"] < most]
+    name = {"en": "english", "de": "german"}[language]
+    right = words_of(segments, pte.parent / "tokenizer.json", models.END, name)
+    words = [word for segment in got["segments"] for word in segment["words"]]
+    assert [word["word"] for word in words] == [word for *_, word in right] and len(right) > 1
+    for word, (begin, end, _) in zip(words, right, strict=True):
+        times = min(begin, seconds), min(end, seconds)
+        assert (word["start"], word["end"]) == pytest.approx(times, abs=0.006)
+    plain = transcribe(cpp_build, pte, *asked[:2], "--timestamps", *asked[4:])
+    assert [one["tokens"] for one in plain["segments"]] == [
+        one["tokens"] for one in got["segments"]
+    ]
+    lines = run(cpp_build, pte, *asked, "--no-fallback", "--format", "srt").stdout.split("\n\n")
+    assert len(lines) == len(words) + 1 and lines[-2].startswith(f"{len(words)}\n")
 
 
 def test_a_prompt_precedes_each_window(

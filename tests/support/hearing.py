@@ -3,12 +3,15 @@
 import json
 import struct
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tokenizers
 import torch
 import transformers
+from transformers.models.whisper import tokenization_whisper
 
 RATE = 16000
 
@@ -52,18 +55,58 @@ def text_tokens(generated: torch.Tensor, special: range) -> list[int]:
 
 
 def segments_of(model: Any, samples: Any, window: int, **options: Any) -> list[dict[str, Any]]:
-    """transformers' segments of a sound, with times; long ones by windows of `window` seconds."""
+    """transformers' segments of a sound, with times, and those of tokens if they are asked for; long
+    ones by windows of `window` seconds."""
     extractor = transformers.WhisperFeatureExtractor(chunk_length=window)
     whole = {"truncation": False, "padding": "longest"} if len(samples) > window * RATE else {}
-    features = extractor(samples, sampling_rate=RATE, return_tensors="pt", **whole).input_features
+    given = extractor(
+        samples, sampling_rate=RATE, return_tensors="pt", return_attention_mask=True, **whole
+    )
     generated = model.generate(
-        features, return_timestamps=True, return_segments=True, do_sample=False, **options
+        given.input_features,
+        attention_mask=given.attention_mask,
+        **{"return_timestamps": True, "return_segments": True, "do_sample": False, **options},
     )
     return [
         {
             "tokens": segment["tokens"].tolist(),
             "start": round(float(segment["start"]), 2),
             "end": round(float(segment["end"]), 2),
+            "token_times": segment.get("token_timestamps", torch.zeros(0)).tolist(),
         }
         for segment in generated["segments"][0]
     ]
+
+
+@dataclass
+class _Decoder:
+    """What transformers' splitting into words reads of a tokenizer."""
+
+    tokenizer: tokenizers.Tokenizer
+    eos_token_id: int
+
+    def decode(self, tokens: list[int], **_: Any) -> str:
+        return str(self.tokenizer.decode(tokens))
+
+
+def words_of(
+    segments: list[dict[str, Any]], file: Path, end: int, language: str
+) -> list[tuple[float, float, str]]:
+    """transformers' words of its segments: begin, end and text.
+
+    Args:
+        file: of the tokenizer.
+        end: its first token that is not text.
+        language: in English.
+    """
+    decoder = _Decoder(tokenizers.Tokenizer.from_file(str(file)), end)
+    words = []
+    for segment in segments:
+        times = segment["token_times"]
+        text = [at for at, token in enumerate(segment["tokens"]) if token < end]
+        tokens = [segment["tokens"][at] for at in text]
+        split = tokenization_whisper._combine_tokens_into_words(decoder, tokens, language)
+        for word, _, places in zip(*split, strict=True):
+            first, last = text[places[0]], text[places[-1]]
+            words.append((times[first - 1], times[last], word))
+    return words

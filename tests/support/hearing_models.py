@@ -37,13 +37,18 @@ def _tokenizer() -> tokenizers.Tokenizer:
 
 
 def write_whisper(
-    directory: Path, languages: bool = True, timed: bool = False, **fields: Any
+    directory: Path,
+    languages: bool = True,
+    timed: bool = False,
+    aligned: bool = True,
+    **fields: Any,
 ) -> Any:
     """Writes a checkpoint, and returns transformers' model of it.
 
     Args:
         languages: whether it knows several.
         timed: whether it writes times, unasked too, as real models hardly do.
+        aligned: whether heads are named whose attention tells when words were spoken.
         fields: of its config.
     """
     torch.manual_seed(5)
@@ -70,6 +75,9 @@ def write_whisper(
         **{"prev_sot_token_id": PREVIOUS, "max_initial_timestamp_index": 50},
         **{"is_multilingual": languages, "return_timestamps": False, "max_length": 30},
     }
+    if aligned:
+        last, heads = config.decoder_layers - 1, config.decoder_attention_heads
+        generation["alignment_heads"] = [[last, heads - 1], [0, 1], [last, 0]]
     if languages:
         generation["lang_to_id"] = {"<|en|>": ENGLISH, "<|de|>": GERMAN}
         generation["task_to_id"] = {"translate": TRANSLATE, "transcribe": TRANSCRIBE}

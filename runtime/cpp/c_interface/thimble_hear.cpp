@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "c_interface/load_options.h"
 #include "c_interface/shared.h"
@@ -60,6 +61,7 @@ thimble::TranscribeOptions to_options(const thimble_transcribe_options& options,
   how.prompt = options.prompt == nullptr ? "" : options.prompt;
   how.translate = options.translate != 0;
   how.timestamps = options.timestamps != 0;
+  how.words = options.timestamps == 2;
   how.fallback = options.no_fallback == 0;
   how.temperature = options.temperature;
   how.seed = options.seed;
@@ -67,12 +69,19 @@ thimble::TranscribeOptions to_options(const thimble_transcribe_options& options,
   return how;
 }
 
-thimble_sound_segment to_c(const thimble::Segment& segment) {
+thimble_sound_segment to_c(const thimble::Segment& segment,
+                           std::vector<thimble_sound_word>* words) {
+  for (const thimble::SpokenWord& word : segment.words) {
+    words->push_back({word.begin_s, word.end_s, word.text.data(), word.text.size()});
+  }
   const thimble::TextScores& scores = segment.scores;
-  return {segment.begin_s,          segment.end_s,        segment.window_s,
-          segment.text.data(),      segment.text.size(),  segment.tokens.data(),
-          segment.tokens.size(),    scores.temperature,   scores.avg_logprob,
-          scores.compression_ratio, scores.no_speech_prob};
+  return {segment.begin_s,       segment.end_s,
+          segment.window_s,      segment.text.data(),
+          segment.text.size(),   segment.tokens.data(),
+          segment.tokens.size(), scores.temperature,
+          scores.avg_logprob,    scores.compression_ratio,
+          scores.no_speech_prob, words->data(),
+          words->size()};
 }
 
 }  // namespace
@@ -142,10 +151,12 @@ int thimble_transcriber_run(thimble_transcriber* transcriber, const thimble_soun
                            {"on_segment", on_segment != nullptr}});
     if (status.ok()) status = check_sound(*sound);
     if (status.ok()) status = check<double>("temperature", chosen.temperature, 0, 1);
+    if (status.ok()) status = check<int32_t>("timestamps", chosen.timestamps, 0, 2);
     if (!status.ok()) return status;
     thimble::TranscribeEvents events;
     events.on_segment = [&](const thimble::Segment& segment) {
-      const thimble_sound_segment given = to_c(segment);
+      std::vector<thimble_sound_word> words;
+      const thimble_sound_segment given = to_c(segment, &words);
       return on_segment(&given, context) != 0;
     };
     const auto transcript = transcriber->transcriber->transcribe(

@@ -35,24 +35,34 @@ typedef struct {
   const char* language; /* its code, such as "de"; null or "": the model tells */
   const char* prompt;   /* text that the sound follows, such as names in it; null: none */
   int32_t translate;    /* 1: into English */
-  int32_t timestamps;   /* 1: segments are what is said between two times, not windows */
+  int32_t timestamps;   /* 1: segments are what is said between two times, not windows; 2: and their
+                           words have times too */
   int32_t no_fallback;  /* 1: text that repeats itself or is unlikely is not written again */
   double temperature;   /* 0 to 1; 0: the likeliest tokens, and higher ones where these fail */
   uint64_t seed;        /* of what is sampled */
 } thimble_transcribe_options;
 
+/// A word of a segment.
+typedef struct {
+  double start, end; /* seconds of the sound */
+  const char* text;  /* UTF-8, with the space that it begins with */
+  size_t size;       /* bytes of it */
+} thimble_sound_word;
+
 /// A part of a sound's text.
 typedef struct {
-  double start, end;        /* seconds of the sound */
-  double window;            /* where the window began that it is of */
-  const char* text;         /* UTF-8, with the space that it begins with */
-  size_t size;              /* bytes of it */
-  const int32_t* tokens;    /* with those of times */
-  size_t count;             /* of them */
-  double temperature;       /* at which its window's text was written */
-  double avg_logprob;       /* of that text's tokens */
-  double compression_ratio; /* of it; high if it repeats itself */
-  double no_speech_prob;    /* that the window is silence */
+  double start, end;               /* seconds of the sound */
+  double window;                   /* where the window began that it is of */
+  const char* text;                /* UTF-8, with the space that it begins with */
+  size_t size;                     /* bytes of it */
+  const int32_t* tokens;           /* with those of times */
+  size_t count;                    /* of them */
+  double temperature;              /* at which its window's text was written */
+  double avg_logprob;              /* of that text's tokens */
+  double compression_ratio;        /* of it; high if it repeats itself */
+  double no_speech_prob;           /* that the window is silence */
+  const thimble_sound_word* words; /* if the options ask for them */
+  size_t word_count;
 } thimble_sound_segment;
 
 /// Receives a segment, which is valid during the call. Returning 0 ends the work.

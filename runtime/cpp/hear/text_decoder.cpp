@@ -1,6 +1,7 @@
 #include "hear/text_decoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -14,13 +15,14 @@ constexpr size_t kCaches = 4;  // of a layer: keys and values, of tokens and of 
 
 }  // namespace
 
-Result<std::unique_ptr<TextDecoder>> TextDecoder::load(TensorProgram& program) {
+Result<std::unique_ptr<TextDecoder>> TextDecoder::load(TensorProgram& program,
+                                                       const TranscriptionSettings& settings) {
   const Result<const MethodSignature*> encoder = program.find("encoder");
   if (!encoder.ok()) return encoder.status();
   const Result<const MethodSignature*> decoder = program.find("text_decoder");
   if (!decoder.ok()) return decoder.status();
   std::unique_ptr<TextDecoder> loaded(new TextDecoder(program, *encoder, *decoder));
-  if (!loaded->fits()) {
+  if (!loaded->fits(settings)) {
     return Status::error(program.file().path() +
                          " has an encoder and a text_decoder that do not fit each other: export "
                          "it again");
@@ -29,24 +31,31 @@ Result<std::unique_ptr<TextDecoder>> TextDecoder::load(TensorProgram& program) {
     const Status status = program.load(*method);
     if (!status.ok()) return status;
   }
-  loaded->layers_ = (*encoder)->outputs.size() / 2;
   const std::vector<SizeRange>& cache = (*decoder)->inputs[kFirst].sizes;
   loaded->max_tokens_ = static_cast<size_t>(cache[1].least);
   const auto width = static_cast<size_t>(cache[2].least);
   loaded->cached_.assign(2 * loaded->layers_, std::vector<float>(loaded->max_tokens_ * width));
   loaded->bias_.resize(loaded->max_tokens_ + 1);
+  loaded->queries_.resize(loaded->max_tokens_ * loaded->aligned_.size() * loaded->head_size_);
   return loaded;
 }
 
-bool TextDecoder::fits() const {
+bool TextDecoder::fits(const TranscriptionSettings& settings) {
   const auto is = [](const TensorSpec& spec, size_t dims, std::string_view type) {
     return spec.sizes.size() == dims && spec.type->name == type;
   };
-  const size_t layers = encoder_->outputs.size() / 2;
+  const size_t layers = layers_ = encoder_->outputs.size() / 2;
+  aligned_ = settings.alignment_heads;
+  for (size_t i = 0; i < aligned_.size(); ++i) {
+    if (aligned_[i].layer >= layers || aligned_[i].head >= settings.decoder_heads) return false;
+    const bool same = i > 0 && aligned_[i].layer == aligned_[i - 1].layer;
+    asking_.push_back(i == 0 ? 1 + 2 * layers : asking_.back() + (same ? 0 : 1));
+  }
+  const size_t outputs = aligned_.empty() ? 1 + 2 * layers : asking_.back() + 1;
   const std::vector<TensorSpec>&in = decoder_->inputs, &out = decoder_->outputs;
   if (encoder_->inputs.size() != 1 || !is(encoder_->inputs[0], 3, "float32") || layers < 1 ||
-      in.size() != kFirst + kCaches * layers || out.size() != 1 + 2 * layers ||
-      !is(in[0], 2, "int64") || !is(in[1], 2, "int64") || !is(in[2], 4, "float32")) {
+      in.size() != kFirst + kCaches * layers || out.size() != outputs || !is(in[0], 2, "int64") ||
+      !is(in[1], 2, "int64") || !is(in[2], 4, "float32")) {
     return false;
   }
   for (size_t i = 0; i < in.size(); ++i) {
@@ -62,6 +71,14 @@ bool TextDecoder::fits() const {
         out[1 + i].sizes[2].least != cache[2].least) {
       return false;
     }
+  }
+  if (!aligned_.empty()) {
+    const auto width = static_cast<size_t>(cache[2].least);
+    head_size_ = width / settings.decoder_heads;
+    for (const size_t output : asking_) {
+      if (out[output].sizes[2].least != cache[2].least) return false;
+    }
+    if (head_size_ * settings.decoder_heads != width) return false;
   }
   return in[2].sizes[3].least == cache[1].least + 1;
 }
@@ -110,8 +127,44 @@ Status TextDecoder::step(int32_t token, std::vector<float>* logits) {
         reinterpret_cast<uint8_t*>(cached_[i].data()) + static_cast<size_t>(position_) * row.size(),
         row.data(), row.size());
   }
+  const size_t bytes = head_size_ * sizeof(float);
+  for (size_t i = 0; i < aligned_.size(); ++i) {
+    std::memcpy(&queries_[(size() * aligned_.size() + i) * head_size_],
+                (*outputs)[asking_[i]].data.data() + aligned_[i].head * bytes, bytes);
+  }
   bias_[static_cast<size_t>(position_++)] = 0;
   return {};
+}
+
+Attention TextDecoder::attention(size_t first, size_t count, size_t steps) const {
+  const std::vector<SizeRange>& window = decoder_->inputs[kFirst + 2 * layers_].sizes;
+  const auto all = static_cast<size_t>(window[1].least),
+             width = static_cast<size_t>(window[2].least);
+  Attention attention{aligned_.size(), count, std::min(steps, all), {}};
+  attention.weights.reserve(attention.heads * count * attention.steps);
+  std::vector<float> row(all);
+  for (size_t i = 0; i < aligned_.size(); ++i) {
+    const auto* keys = reinterpret_cast<const float*>(window_[aligned_[i].layer].data.data()) +
+                       aligned_[i].head * head_size_;
+    for (size_t token = first; token < first + count; ++token) {
+      const float* query = &queries_[(token * aligned_.size() + i) * head_size_];
+      for (size_t step = 0; step < all; ++step) {
+        float sum = 0;
+        for (size_t k = 0; k < head_size_; ++k) sum += query[k] * keys[step * width + k];
+        row[step] = sum / std::sqrt(static_cast<float>(head_size_));
+      }
+      const float most = *std::max_element(row.begin(), row.end());
+      double sum = 0;
+      for (float& weight : row) {
+        weight = std::exp(weight - most);
+        sum += weight;
+      }
+      for (size_t step = 0; step < attention.steps; ++step) {
+        attention.weights.push_back(static_cast<float>(row[step] / sum));
+      }
+    }
+  }
+  return attention;
 }
 
 }  // namespace thimble

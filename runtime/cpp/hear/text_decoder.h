@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "core/status.h"
+#include "hear/transcription_settings.h"
+#include "hear/word_times.h"
 #include "tensors/tensor_program.h"
 
 namespace thimble {
@@ -15,7 +17,8 @@ namespace thimble {
 class TextDecoder {
  public:
   /// Loads the methods `encoder` and `text_decoder` of an open program, which must outlive it.
-  static Result<std::unique_ptr<TextDecoder>> load(TensorProgram& program);
+  static Result<std::unique_ptr<TextDecoder>> load(TensorProgram& program,
+                                                   const TranscriptionSettings& settings);
 
   /// What encode() takes.
   const TensorSpec& input() const { return encoder_->inputs[0]; }
@@ -26,6 +29,13 @@ class TextDecoder {
   /// Reads a window; the next token is the first of a text.
   /// \param numbers [rows][...], as input() has them.
   Status encode(const std::vector<float>& numbers, size_t rows);
+
+  /// Tokens that were read of the window's text.
+  size_t size() const { return static_cast<size_t>(position_); }
+
+  /// What the alignment heads attend to in the window's first steps.
+  /// \param first of the tokens that were read; `count` of them.
+  Attention attention(size_t first, size_t count, size_t steps) const;
 
   /// Drops the tokens behind the first `count`.
   void truncate(size_t count);
@@ -38,7 +48,7 @@ class TextDecoder {
   TextDecoder(TensorProgram& program, const MethodSignature* encoder,
               const MethodSignature* decoder)
       : program_(program), encoder_(encoder), decoder_(decoder) {}
-  bool fits() const;
+  bool fits(const TranscriptionSettings& settings);
   TensorView view(size_t input, const void* data) const;
 
   TensorProgram& program_;
@@ -48,6 +58,10 @@ class TextDecoder {
   std::vector<Tensor> window_;              ///< keys, then values, of each layer
   std::vector<std::vector<float>> cached_;  ///< the same of tokens: [max_tokens()][width]
   std::vector<float> bias_;                 ///< [max_tokens() + 1]
+  std::vector<DecoderHead> aligned_;
+  std::vector<size_t> asking_;  ///< of each, which of the outputs has its layer's queries
+  size_t head_size_ = 0;
+  std::vector<float> queries_;  ///< [max_tokens()][aligned_][head_size_]
   int64_t position_ = 0;
 };
 

@@ -160,6 +160,14 @@ int32_t TextWriter::choose(const std::vector<float>& logits, double temperature)
   return static_cast<int32_t>(std::min(chosen, sums.end() - 1) - sums.begin());
 }
 
+std::vector<size_t> TextWriter::token_ends(size_t tokens, size_t steps) const {
+  const size_t read = std::min(tokens, decoder_.size() - prompt_size_);  // the last one may not be
+  if (read == 0) return std::vector<size_t>(tokens, 0);
+  std::vector<size_t> ends = thimble::token_ends(decoder_.attention(prompt_size_, read, steps));
+  ends.resize(tokens, ends.back());
+  return ends;
+}
+
 std::string TextWriter::text_of(const std::vector<int32_t>& tokens, size_t first,
                                 size_t last) const {
   std::string text;

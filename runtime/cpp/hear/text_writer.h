@@ -21,6 +21,7 @@ struct TranscribeOptions {
   std::string language;     ///< its code, such as "de"; "": the first window tells
   bool translate = false;   ///< into English
   bool timestamps = false;  ///< of what is said, not of windows alone
+  bool words = false;       ///< of each word too; needs timestamps
   std::string prompt;       ///< text that the sound follows: its style and its names are kept
   double temperature = 0;   ///< 0: the likeliest tokens, and higher ones where these fail
   bool fallback = true;     ///< whether they do, where a text repeats itself or is unlikely
@@ -50,6 +51,10 @@ class TextWriter {
   /// silence, and is not sure of a text.
   /// \param language "" until it is known.
   Status write(std::string* language, std::vector<int32_t>* tokens, TextScores* scores);
+
+  /// At which step of the window each token that write() wrote ended, and the next one began.
+  /// \param steps of the window that have sound.
+  std::vector<size_t> token_ends(size_t tokens, size_t steps) const;
 
   /// The text of tokens, valid UTF-8, with the space that it begins with.
   std::string text_of(const std::vector<int32_t>& tokens, size_t first, size_t last) const;

@@ -1,7 +1,11 @@
 #include "hear/transcriber.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
+
+#include "hear/word_times.h"
 
 namespace thimble {
 namespace {
@@ -9,6 +13,8 @@ namespace {
 constexpr size_t kLeastTokens = 8;  // of a text, with what begins it
 constexpr double kLatestBegin = 1;  // seconds before the first text with timestamps
 constexpr size_t kStep = 2;         // frames from one timestamp to the next
+// Languages without spaces between words.
+constexpr std::string_view kUnspaced[] = {"zh", "ja", "th", "lo", "my", "yue"};
 
 const uint8_t* bytes_of(std::string_view blob) {
   return reinterpret_cast<const uint8_t*>(blob.data());
@@ -45,7 +51,7 @@ Status Transcriber::load_settings() {
       TranscriptionSettings::load(bytes_of(settings), settings.size());
   if (!stored.ok()) return stored.status();
   settings_ = std::move(*stored);
-  Result<std::unique_ptr<TextDecoder>> decoder = TextDecoder::load(*program_);
+  Result<std::unique_ptr<TextDecoder>> decoder = TextDecoder::load(*program_, settings_);
   if (!decoder.ok()) return decoder.status();
   decoder_ = std::move(*decoder);
   if (decoder_->max_tokens() < kLeastTokens) {
@@ -79,6 +85,10 @@ Status Transcriber::load_settings() {
 
 double Transcriber::frame_s() const { return reader_->frame_s(); }
 
+double Transcriber::seconds(size_t frame, size_t step) const {
+  return static_cast<double>(frame + kStep * step) * frame_s();
+}
+
 Status Transcriber::check(const TranscribeOptions& options) const {
   if (settings_.languages.empty() && options.translate) {
     return Status::error("the model knows English alone and cannot translate: leave it out");
@@ -87,6 +97,11 @@ Status Transcriber::check(const TranscribeOptions& options) const {
   const size_t first = static_cast<size_t>(settings_.first_time());
   if (options.timestamps && decoder_->vocab_size() != first + times) {
     return Status::error("the model has no tokens of times: leave timestamps out");
+  }
+  if (options.words && settings_.alignment_heads.empty()) {
+    return Status::error(
+        "the file has no alignment heads, which tell when words were spoken: export the model "
+        "again, from a checkpoint that names them");
   }
   if (options.language.empty()) return {};
   if (settings_.languages.empty() && options.language == "en") return {};
@@ -107,6 +122,8 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   status = reader_->begin(sound, interrupted);
   if (!status.ok()) return status;
   const size_t frames = reader_->frames(), most = reader_->most(), spoken = reader_->spoken();
+  // Frames that words may be in: those of a sound that fits a window are rounded up.
+  const size_t heard = frames > most ? spoken : 1 + (sound.size() - 1) / reader_->hop();
   Transcript transcript;
   transcript.language = options.language;
   std::vector<float> numbers;
@@ -114,17 +131,25 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
     const size_t count = std::min(most, frames - begin);
     reader_->read(begin, count);
     used = begin + count < frames && !options.timestamps ? reader_->quietest_end() : count;
-    std::vector<int32_t> tokens;
+    WindowText text{begin, used, {}, {}, true};
     TextScores scores;
     if (reader_->encode(used, options.timestamps, &numbers)) {
       status = decoder_->encode(numbers, reader_->rows());
-      if (status.ok()) status = writer_->write(&transcript.language, &tokens, &scores);
+      if (status.ok()) status = writer_->write(&transcript.language, &text.tokens, &scores);
     }
     if (!status.ok()) return status;
-    for (Segment& segment : segments_of(options, begin, used, tokens, &used)) {
-      for (double* time : {&segment.begin_s, &segment.end_s}) {
-        *time = std::min(*time, pcm.seconds());
+    if (options.words && !text.tokens.empty()) {
+      const size_t steps = std::max<size_t>(1, std::min(most, heard - begin) / kStep);
+      text.ends = writer_->token_ends(text.tokens.size(), steps);
+      text.spaced = options.translate || std::find(std::begin(kUnspaced), std::end(kUnspaced),
+                                                   transcript.language) == std::end(kUnspaced);
+    }
+    for (Segment& segment : segments_of(text, options.timestamps, &used)) {
+      std::vector<double*> times{&segment.begin_s, &segment.end_s};
+      for (SpokenWord& word : segment.words) {
+        times.insert(times.end(), {&word.begin_s, &word.end_s});
       }
+      for (double* time : times) *time = std::min(*time, pcm.seconds());
       segment.scores = scores;
       transcript.tokens += static_cast<int64_t>(segment.tokens.size());
       if (!events.on_segment(segment)) return transcript;
@@ -135,12 +160,12 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   return transcript;
 }
 
-std::vector<Segment> Transcriber::segments_of(const TranscribeOptions& options, size_t begin,
-                                              size_t count, const std::vector<int32_t>& tokens,
+std::vector<Segment> Transcriber::segments_of(const WindowText& text, bool timestamps,
                                               size_t* used) const {
-  const size_t steps = std::max<size_t>(1, count / kStep);
+  const std::vector<int32_t>& tokens = text.tokens;
+  const size_t steps = std::max<size_t>(1, text.count / kStep);
   std::vector<TimedPart> parts{{0, tokens.size(), 0, steps}};
-  if (options.timestamps && !tokens.empty()) {
+  if (timestamps && !tokens.empty()) {
     size_t used_steps = steps;
     parts = timestamps_->cut(tokens, steps, &used_steps);
     if (used_steps < steps) *used = kStep * used_steps;
@@ -150,18 +175,34 @@ std::vector<Segment> Transcriber::segments_of(const TranscribeOptions& options, 
     Segment segment;
     segment.text = writer_->text_of(tokens, part.first, part.last);
     if (segment.text.find_first_not_of(' ') == std::string::npos) continue;
-    const auto seconds = [&](size_t step) {
-      return static_cast<double>(begin + kStep * step) * frame_s();
-    };
-    segment.window_s = seconds(0);
-    segment.begin_s = seconds(part.begin);
-    segment.end_s =
-        part.end == steps ? static_cast<double>(begin + count) * frame_s() : seconds(part.end);
+    segment.window_s = seconds(text.begin, 0);
+    segment.begin_s = seconds(text.begin, part.begin);
+    segment.end_s = part.end == steps ? static_cast<double>(text.begin + text.count) * frame_s()
+                                      : seconds(text.begin, part.end);
     segment.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(part.first),
                           tokens.begin() + static_cast<std::ptrdiff_t>(part.last));
+    if (!text.ends.empty()) segment.words = words_of(text, part);
     segments.push_back(std::move(segment));
   }
   return segments;
+}
+
+std::vector<SpokenWord> Transcriber::words_of(const WindowText& text, const TimedPart& part) const {
+  std::vector<size_t> places;  // of the tokens that are text
+  std::vector<std::string_view> bytes;
+  for (size_t i = part.first; i < part.last; ++i) {
+    if (text.tokens[i] >= settings_.end) continue;
+    places.push_back(i);
+    bytes.push_back(tokenizer_->token_bytes(text.tokens[i]));
+  }
+  std::vector<SpokenWord> words;
+  for (WordTokens& word : thimble::words_of(bytes, text.spaced)) {
+    const size_t first = places[word.first], last = places[word.last - 1];
+    const size_t begin = first == 0 ? 0 : text.ends[first - 1];
+    words.push_back(
+        {seconds(text.begin, begin), seconds(text.begin, text.ends[last]), std::move(word.text)});
+  }
+  return words;
 }
 
 }  // namespace thimble

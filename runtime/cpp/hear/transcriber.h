@@ -17,12 +17,19 @@
 
 namespace thimble {
 
+/// A word, and when it was spoken.
+struct SpokenWord {
+  double begin_s = 0, end_s = 0;  ///< of the sound
+  std::string text;               ///< valid UTF-8, with the space that it begins with
+};
+
 /// A part of a sound's text: a window's or, with timestamps, what is said between two times.
 struct Segment {
   double begin_s = 0, end_s = 0;  ///< of the sound
   double window_s = 0;            ///< where the window began that it is of
   std::string text;               ///< valid UTF-8, with the space that it begins with
   std::vector<int32_t> tokens;    ///< with those of times
+  std::vector<SpokenWord> words;  ///< if they were asked for
   TextScores scores;              ///< of all of its window's text
 };
 
@@ -61,10 +68,19 @@ class Transcriber {
  private:
   explicit Transcriber(std::unique_ptr<TensorProgram> program) : program_(std::move(program)) {}
   Status load_settings();
-  /// A window's segments, and how many of its frames they have.
-  std::vector<Segment> segments_of(const TranscribeOptions& options, size_t begin, size_t count,
-                                   const std::vector<int32_t>& tokens, size_t* used) const;
+  /// What was written of a window.
+  struct WindowText {
+    size_t begin, count;  ///< frames
+    std::vector<int32_t> tokens;
+    std::vector<size_t> ends;  ///< of the tokens, in steps; none: words have no times
+    bool spaced;               ///< words begin with a space
+  };
+  /// Its segments, and how many of its frames they have.
+  std::vector<Segment> segments_of(const WindowText& text, bool timestamps, size_t* used) const;
+  std::vector<SpokenWord> words_of(const WindowText& text, const TimedPart& part) const;
   double frame_s() const;
+  /// Of the sound, at a step behind a frame.
+  double seconds(size_t frame, size_t step) const;
 
   const std::unique_ptr<TensorProgram> program_;
   std::unique_ptr<TextDecoder> decoder_;

@@ -17,7 +17,9 @@ enum Field {
   kNoTimestamps,
   kLanguages,
   kSuppress,
-  kBeginSuppress
+  kBeginSuppress,
+  kAlignmentHeads,
+  kDecoderHeads
 };
 
 }  // namespace
@@ -38,6 +40,12 @@ Result<TranscriptionSettings> TranscriptionSettings::load(const uint8_t* data, s
   settings.no_timestamps = table.scalar<int32_t>(kNoTimestamps);
   settings.suppress = table.vector<int32_t>(kSuppress).copy();
   settings.begin_suppress = table.vector<int32_t>(kBeginSuppress).copy();
+  const std::vector<int32_t> heads = table.vector<int32_t>(kAlignmentHeads).copy();
+  for (size_t i = 1; i < heads.size(); i += 2) {
+    settings.alignment_heads.push_back(
+        {static_cast<size_t>(heads[i - 1]), static_cast<size_t>(heads[i])});
+  }
+  settings.decoder_heads = table.scalar<uint32_t>(kDecoderHeads);
   const FlatbufferTables languages = table.tables(kLanguages);
   for (size_t i = 0; i < languages.size(); ++i) {
     settings.languages.push_back(

@@ -15,6 +15,11 @@ struct Language {
   int32_t token;
 };
 
+/// A head of a layer of the decoder.
+struct DecoderHead {
+  size_t layer, head;
+};
+
 /// How a model writes what it hears (exporter/schemas/transcription.fbs).
 struct TranscriptionSettings {
   /// Fails with a sentence if the bytes are damaged, or of another kind or version.
@@ -36,6 +41,9 @@ struct TranscriptionSettings {
   std::vector<Language> languages;      ///< none: the model knows English alone
   std::vector<int32_t> suppress;        ///< tokens that are never written
   std::vector<int32_t> begin_suppress;  ///< nor as the first of a text
+  /// Those whose attention tells when words were spoken, by their layers; none: nothing does.
+  std::vector<DecoderHead> alignment_heads;
+  size_t decoder_heads = 0;  ///< of each layer
 };
 
 }  // namespace thimble

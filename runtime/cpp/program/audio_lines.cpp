@@ -1,5 +1,6 @@
 #include "program/audio_lines.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <limits>
@@ -74,6 +75,7 @@ TranscribeOptions transcribe_options(const Options& options, SoundFormat format)
   how.language = options.language;
   how.translate = options.task == "translate";
   how.timestamps = options.timestamps || format == SoundFormat::kSrt || format == SoundFormat::kVtt;
+  how.words = options.words;
   how.prompt = options.prompt.value_or("");
   how.temperature = options.answer.sampler.temperature;
   how.fallback = !options.no_fallback;
@@ -82,11 +84,19 @@ TranscribeOptions transcribe_options(const Options& options, SoundFormat format)
   return how;
 }
 
-Status transcribe(Transcriber& transcriber, const std::string& path, const Options& options,
-                  SoundFormat format, StandardOutput* output) {
-  FileBytes file;
-  const Status opened = file.open(path);
-  if (!opened.ok()) return opened;
+/// Opens all files and reads what begins them, so that nothing is written if one is wrong.
+Result<std::vector<FileBytes>> open_files(const std::vector<std::string>& paths) {
+  std::vector<FileBytes> files(paths.size());
+  for (size_t i = 0; i < paths.size(); ++i) {
+    Status status = files[i].open(paths[i]);
+    if (status.ok()) status = check_sound(files[i].data(), files[i].size(), paths[i]);
+    if (!status.ok()) return status;
+  }
+  return files;
+}
+
+Status transcribe(Transcriber& transcriber, const FileBytes& file, const std::string& path,
+                  const Options& options, SoundFormat format, StandardOutput* output) {
   const Result<SoundFile> sound = read_sound(file.data(), file.size(), path, kNoLimit);
   if (!sound.ok()) return sound.status();
   if (sound->cut) {
@@ -96,10 +106,12 @@ Status transcribe(Transcriber& transcriber, const std::string& path, const Optio
   const bool timed = how.timestamps;
   const double duration = sound->pcm.seconds();
   std::vector<Segment> segments;
+  size_t lines = 0;
   TranscribeEvents events;
   events.on_segment = [&](const Segment& segment) {
     if (segments.empty()) (void)output->write(begin_of(format));
-    (void)output->write(text_of(segment, segments.size(), format, timed));
+    (void)output->write(text_of(segment, lines, format, timed));
+    lines += std::max<size_t>(1, segment.words.size());
     segments.push_back(segment);
     return output->status().ok();
   };
@@ -130,6 +142,8 @@ Result<int> transcribe_files(const Options& options) {
   }
   const Result<SoundFormat> format = format_of(options);
   if (!format.ok()) return format.status();
+  const Result<std::vector<FileBytes>> files = open_files(options.audio);
+  if (!files.ok()) return files.status();
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Transcriber>> loaded =
       Transcriber::load(PteFile::open(options.model, options.load.signer), options.load);
@@ -137,8 +151,9 @@ Result<int> transcribe_files(const Options& options) {
   RecordingSignal signal((*loaded)->program().recorder(), options.etdump);
   catch_interrupt();
   StandardOutput output;
-  for (const std::string& path : options.audio) {
-    const Status status = transcribe(**loaded, path, options, *format, &output);
+  for (size_t i = 0; i < files->size(); ++i) {
+    const Status status =
+        transcribe(**loaded, (*files)[i], options.audio[i], options, *format, &output);
     if (!status.ok()) return status;
     if (interrupted()) break;
   }

@@ -10,6 +10,7 @@
 
 #include "answer/answer_numbers.h"
 #include "constraint/json.h"
+#include "program/option_uses.h"
 #include "program/option_values.h"
 #include "program/text_file.h"
 #include "tokenizer/utf8.h"
@@ -23,6 +24,7 @@ struct Option {
   std::string_view short_name;
   bool takes_value;
   std::function<Status(const std::string& name, const std::string& text)> read;
+  std::vector<std::string_view> may_follow = {};  ///< values of one that needs none
 };
 
 Option flag(const std::string& name, bool* value) {
@@ -251,7 +253,16 @@ std::vector<Option> all_options(Options* options) {
       text("--language", &options->language),
       text("--task", &options->task),
       text("--format", &options->format),
-      flag("--timestamps", &options->timestamps),
+      {"--timestamps",
+       "",
+       false,
+       [options](const std::string& name, const std::string& text) {
+         options->timestamps = true;
+         options->words = text == "word";
+         if (text.empty() || text == "segment" || text == "word") return Status();
+         return Status::error(name + " is '" + text + "', but must be segment or word");
+       },
+       {"segment", "word"}},
       flag("--no-fallback", &options->no_fallback),
       flag("--quiet", &options->quiet),
       flag("--verify", &options->verify),
@@ -279,24 +290,12 @@ Status check(const Options& options) {
   if (options.embed && options.chat) {
     return Status::error("--embed and --chat contradict each other: pass one of them" + hint);
   }
-  const std::pair<const char*, const std::string*> of_answers[] = {{"--json", &options.json},
-                                                                   {"--session", &options.session},
-                                                                   {"--adapter", &options.adapter},
-                                                                   {"--draft", &options.draft}};
   const bool hears = !options.audio.empty();
-  for (const auto& [name, value] : of_answers) {
-    if ((!options.embed && !hears) || value->empty()) continue;
-    return Status::error(std::string(name) + " has no effect with " +
-                         (hears ? "--audio" : "--embed") + ": leave it out");
-  }
   if (hears && options.answer.sampler.temperature > 1) {
     return Status::error("--temperature must be 0 to 1 with --audio: pass a lower one");
   }
-  if (!hears && (!options.language.empty() || options.timestamps || options.no_fallback ||
-                 options.task != "transcribe" || options.format != "text")) {
-    return Status::error(
-        "--language, --task, --format, --timestamps and --no-fallback have no effect without "
-        "--audio: add --audio FILE, or leave them out");
+  if (std::count(options.audio.begin(), options.audio.end(), "-") > 1) {
+    return Status::error("--audio - is standard input, which is read once: pass it once");
   }
   if (options.prompt_name && !options.embed) {
     return Status::error(
@@ -337,6 +336,7 @@ Status check(const Options& options) {
 Result<Options> parse_options(int argc, const char* const* argv) {
   Options options;
   const std::vector<Option> known = all_options(&options);
+  std::vector<std::string> given;
   bool options_end = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -360,19 +360,26 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     }
     std::string value;
     if (equals != std::string::npos) value = argument.substr(equals + 1);
-    if (!option->takes_value && equals != std::string::npos) {
+    const std::vector<std::string_view>& may_follow = option->may_follow;
+    if (!option->takes_value && equals != std::string::npos && may_follow.empty()) {
       return Status::error(name + " takes no value, but was given '" + value + "'");
     }
     if (option->takes_value && equals == std::string::npos) {
       if (++i == argc) return Status::error(name + " needs a value: --help lists the options");
       value = argv[i];
     }
+    if (equals == std::string::npos && i + 1 < argc &&
+        std::find(may_follow.begin(), may_follow.end(), argv[i + 1]) != may_follow.end()) {
+      value = argv[++i];
+    }
     Status status = option->read(name, value);
     if (!status.ok()) return status;
+    given.push_back(option->name);
   }
   options.constraint.relax = options.relax;
   if (options.help || options.version) return options;
-  const Status status = check(options);
+  Status status = check_uses(options, given);
+  if (status.ok()) status = check(options);
   if (!status.ok()) return status;
   return options;
 }

@@ -48,6 +48,7 @@ struct Options {
   std::string task = "transcribe";         ///< of it, or "translate"
   std::string format = "text";             ///< of its output: "srt", "vtt" or "json" too
   bool timestamps = false;                 ///< with times
+  bool words = false;                      ///< of each word too
   bool no_fallback = false;                ///< a text that fails is not written again
   bool quiet = false;                      ///< no statistics on standard error
   bool verify = false;

@@ -49,6 +49,16 @@ std::string joined(const std::vector<Segment>& segments) {
   return text.substr(!text.empty() && text[0] == ' ' ? 1 : 0);
 }
 
+/// The field of a segment's words, if it has them.
+std::string words_of(const Segment& segment) {
+  std::string list;
+  for (const SpokenWord& word : segment.words) {
+    list += (list.empty() ? "" : ", ") + std::string("{\"start\": ") + number(word.begin_s, 2) +
+            ", \"end\": " + number(word.end_s, 2) + ", \"word\": " + quoted_json(word.text) + "}";
+  }
+  return list.empty() ? "" : ", \"words\": [" + list + "]";
+}
+
 std::string to_json(const Segment& segment) {
   std::string tokens;
   for (const int32_t token : segment.tokens) {
@@ -60,7 +70,7 @@ std::string to_json(const Segment& segment) {
          "], \"temperature\": " + number(scores.temperature, 1) +
          ", \"avg_logprob\": " + number(scores.avg_logprob, 4) +
          ", \"compression_ratio\": " + number(scores.compression_ratio, 4) +
-         ", \"no_speech_prob\": " + number(scores.no_speech_prob, 6) + "}";
+         ", \"no_speech_prob\": " + number(scores.no_speech_prob, 6) + words_of(segment) + "}";
 }
 
 }  // namespace
@@ -68,6 +78,17 @@ std::string to_json(const Segment& segment) {
 std::string begin_of(SoundFormat format) { return format == SoundFormat::kVtt ? "WEBVTT\n\n" : ""; }
 
 std::string text_of(const Segment& segment, size_t index, SoundFormat format, bool timed) {
+  if (!segment.words.empty()) {
+    std::string text;
+    for (const SpokenWord& word : segment.words) {
+      Segment one;
+      one.begin_s = word.begin_s;
+      one.end_s = word.end_s;
+      one.text = word.text;
+      text += text_of(one, index++, format, timed);
+    }
+    return text;
+  }
   switch (format) {
     case SoundFormat::kText:
       if (timed) return "[" + times(segment, '.') + "] " + line(segment) + "\n";

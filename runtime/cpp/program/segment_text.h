@@ -14,8 +14,9 @@ enum class SoundFormat { kText, kSrt, kVtt, kJson };
 /// What comes before the first segment.
 std::string begin_of(SoundFormat format);
 
-/// A segment as it is printed once it is written; JSON has none.
-/// \param index of those of the sound.
+/// A segment as it is printed once it is written, or each of its words if it has them; JSON has
+/// none.
+/// \param index of the first line of those of the sound.
 /// \param timed whether plain text has times.
 std::string text_of(const Segment& segment, size_t index, SoundFormat format, bool timed);
 

@@ -17,15 +17,32 @@ Status too_long(const std::string& name, double most_seconds) {
                        " seconds of sound, but must have at most that: give it in parts");
 }
 
+/// Opens a compressed file, and checks what it says of its sound.
+Result<std::unique_ptr<SoundDecoder>> open_decoder(Compression kind, const uint8_t* bytes,
+                                                   size_t size, const std::string& name) {
+  const std::string what = kind == Compression::kFlac ? "a FLAC file" : "an MP3 file";
+  if (!decodes_compressed()) {
+    return Status::error(name + " is " + what +
+                         ", which this build cannot read, since it lacks dr_libs: convert it to a "
+                         "WAV file");
+  }
+  std::unique_ptr<SoundDecoder> decoder = open_compressed(kind, bytes, size);
+  if (decoder == nullptr) {
+    return Status::error(name + " is a damaged " + what.substr(what.find(' ') + 1) +
+                         ": write it again");
+  }
+  const int32_t channels = decoder->channels(), rate = decoder->rate();
+  if (channels < 1 || channels > kMostChannels || rate < 1 || rate > kMostRate) {
+    return Status::error(name + " is damaged: it has " + std::to_string(channels) +
+                         " channels of " + std::to_string(rate) +
+                         " samples per second: write it again");
+  }
+  return decoder;
+}
+
 /// Mixes a decoder's channels into one.
 Result<SoundFile> decode(SoundDecoder& decoder, const std::string& name, double most_seconds) {
   const int32_t channels = decoder.channels();
-  if (channels < 1 || channels > kMostChannels || decoder.rate() < 1 ||
-      decoder.rate() > kMostRate) {
-    return Status::error(name + " is damaged: it has " + std::to_string(channels) +
-                         " channels of " + std::to_string(decoder.rate()) +
-                         " samples per second: write it again");
-  }
   const auto is_too_long = [&](uint64_t frames) {
     return static_cast<double>(frames) > most_seconds * decoder.rate();
   };
@@ -72,17 +89,15 @@ Result<SoundFile> read_sound(const uint8_t* bytes, size_t size, const std::strin
     file.cut = wav->cut;
     return file;
   }
-  const std::string what = kind == Compression::kFlac ? "a FLAC file" : "an MP3 file";
-  if (!decodes_compressed()) {
-    return Status::error(name + " is " + what +
-                         ", which this build cannot read, since it lacks dr_libs: convert it to a "
-                         "WAV file");
-  }
-  const std::unique_ptr<SoundDecoder> decoder = open_compressed(kind, bytes, size);
-  if (decoder == nullptr)
-    return Status::error(name + " is a damaged " + what.substr(what.find(' ') + 1) +
-                         ": write it again");
-  return decode(*decoder, name, most_seconds);
+  const Result<std::unique_ptr<SoundDecoder>> decoder = open_decoder(kind, bytes, size, name);
+  if (!decoder.ok()) return decoder.status();
+  return decode(**decoder, name, most_seconds);
+}
+
+Status check_sound(const uint8_t* bytes, size_t size, const std::string& name) {
+  const Compression kind = compression_of(bytes, size);
+  if (kind == Compression::kNone) return read_wav(bytes, size, name).status();
+  return open_decoder(kind, bytes, size, name).status();
 }
 
 }  // namespace thimble

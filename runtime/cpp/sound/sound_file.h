@@ -26,4 +26,7 @@ struct SoundFile {
 Result<SoundFile> read_sound(const uint8_t* bytes, size_t size, const std::string& name,
                              double most_seconds);
 
+/// Fails as read_sound() does if what begins a file is wrong; decodes nothing.
+Status check_sound(const uint8_t* bytes, size_t size, const std::string& name);
+
 }  // namespace thimble

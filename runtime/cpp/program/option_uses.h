@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "program/options.h"
+
+namespace thimble {
+
+/// Fails if an option has no effect on what the others ask for: a sound, embeddings, a program of
+/// tensors, or an answer.
+/// \param given the full names of the options that the command line has.
+Status check_uses(const Options& options, const std::vector<std::string>& given);
+
+}  // namespace thimble
