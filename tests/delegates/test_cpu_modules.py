@@ -24,7 +24,8 @@ SOURCE = Path(nets.__file__)
 
 
 @pytest.mark.parametrize(
-    "name", ["seeing", "hearing", "folding", *checked(["filtering", "looking", "summing"])]
+    "name",
+    ["seeing", "hearing", "folding", "norming", *checked(["filtering", "looking", "summing"])],
 )
 def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:
     path = tmp_path / "module.pte"

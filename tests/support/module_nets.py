@@ -110,6 +110,31 @@ class Filtering(nn.Module):
         return F.hardsigmoid(x), y
 
 
+class Norming(nn.Module):
+    """Norms of groups of channels, of numbers far from zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sound = nn.Conv1d(4, 12, 3, padding=1)
+        self.one, self.groups = nn.GroupNorm(1, 12), nn.GroupNorm(3, 12)
+        self.plain = nn.GroupNorm(4, 12, affine=False)
+        self.each, self.all = nn.InstanceNorm1d(12), nn.InstanceNorm1d(12, affine=True)
+        for norm in (self.one, self.groups, self.all):
+            nn.init.normal_(norm.weight)
+            nn.init.normal_(norm.bias)
+        nn.init.constant_(self.sound.bias, 100.0)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
+        x = self.sound(features)
+        y = self.one(x) + self.groups(x)
+        return y, self.plain(x).transpose(1, 2), F.relu(self.each(x)), self.all(features[:, :1] + x)
+
+
+def make_norming() -> Any:
+    torch.manual_seed(8)
+    return Norming(), (torch.randn(2, 4, 21),), ({0: BATCH},)
+
+
 def make_seeing() -> object:
     torch.manual_seed(0)
     return Seeing(), (torch.randn(2, 3, 24, 32),), ({0: BATCH},)

@@ -15,6 +15,7 @@ from delegates.op_list.rewrite.convolving import convolve, convolve_integers, me
 from delegates.op_list.rewrite.editing import Editing, is_float, value_of
 from delegates.op_list.rewrite.folding import BATCH_NORMS
 from delegates.op_list.rewrite.layouts import Layouts
+from delegates.op_list.rewrite.norms import CHANNEL_NORMS, norm_channels
 from delegates.op_list.rewrite.places import (
     Placed,
     batch_dim,
@@ -109,6 +110,7 @@ class Rewriting(Layouts):
             (_POOLS, lambda node: pool(self, node)),
             (_MEANS, lambda node: mean(self, node)),
             (BATCH_NORMS, lambda node: batch_norm(self, node)),
+            (CHANNEL_NORMS, lambda node: norm_channels(self, node)),
             ((_aten.scaled_dot_product_attention.default,), lambda node: attend(self, node)),
         )
         return {target: visit for targets, visit in kinds for target in targets}
