@@ -234,6 +234,7 @@ class Odd(nn.Module):
         super().__init__()
         self.linear, self.norm = nn.Linear(6, 6), nn.LayerNorm(6)
         self.front = nn.Parameter(torch.randn(1, 1, 2, 2, 6))
+        self.pair = nn.Parameter(torch.rand(2, 1, 1))
         self.pooling = nn.MultiheadAttention(6, 1, batch_first=True)
 
     def forward(self, x: Tensor, deep: Tensor) -> dict[str, Tensor]:
@@ -244,6 +245,7 @@ class Odd(nn.Module):
             "rolled": rows.roll(2, 0).relu(),
             "counted": rows * torch.full((6,), samples) + torch.ones(samples, 6).sum(0),
             "empty": rows[:, 4:],
+            "scaled": deep[:, 0].cumsum(1) * self.pair,
             "joined": torch.cat([self.front.expand(samples, 1, 2, 2, 6), self.linear(deep)], 1),
             "doubled": torch.add(rows.mean()[None], rows, alpha=2),
             "attended": self.pooling(x, x, x)[0],
