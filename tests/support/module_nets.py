@@ -110,6 +110,29 @@ class Filtering(nn.Module):
         return F.hardsigmoid(x), y
 
 
+class Remembering(nn.Module):
+    """Layers of both directions, of one with a state, steps before samples, and a single step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = nn.LSTM(6, 20, num_layers=2, bidirectional=True, batch_first=True)
+        self.one = nn.LSTM(40, 16, bias=False)
+        self.head, self.cell = nn.Linear(16, 5), nn.LSTMCell(5, 20)
+
+    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, ...]:
+        rows, (hidden, cells) = self.both(features)
+        first = state.transpose(0, 1)
+        turned, last = self.one(rows.transpose(0, 1), (first[:1, :, 4:], first[1:, :, :16]))
+        step = self.cell(self.head(last[0][0]), (state[:, 0], state[:, 1]))
+        return turned.relu().transpose(0, 1), hidden.transpose(0, 1), cells[2], torch.stack(step, 1)
+
+
+def make_remembering() -> Any:
+    torch.manual_seed(9)
+    batch = {0: BATCH}
+    return Remembering(), (torch.randn(2, 7, 6), torch.randn(2, 2, 20)), (batch, batch)
+
+
 class Norming(nn.Module):
     """Norms of groups of channels, of numbers far from zero."""
 
