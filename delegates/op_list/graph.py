@@ -49,16 +49,19 @@ def kwargs_of(node: Node) -> dict[str, Any]:
 
 
 def shape_of(node: Node) -> tuple[Any, ...]:
-    """Returns the shape of a node's value; () if that is not one tensor."""
+    """Returns the shape of a node's value; () if that is not one tensor. A size that differs from
+    call to call is an expression, which equals no number: to compare a SymInt would fix it."""
     value = node.meta.get("val")
-    return tuple(value.shape) if isinstance(value, Tensor) else ()
+    if not isinstance(value, Tensor):
+        return ()
+    return tuple(size if isinstance(size, int) else size.node.expr for size in value.shape)
 
 
 def most_tokens(node: Node) -> int:
     """Returns the largest seq_len of a value of shape (1, seq_len, ...)."""
-    size = shape_of(node)[1]
+    size = node.meta["val"].shape[1]
     if isinstance(size, int):
-        return size
+        return int(size)
     upper = size.node.shape_env.bound_sympy(size.node.expr).upper
     return int(upper) if upper.is_Integer else sys.maxsize
 

@@ -26,6 +26,9 @@ _library.define(
     "depthwise(Tensor x, Tensor weight, Tensor? bias, int[2] size, int[2] kernel, int[2] stride, "
     "int[4] padding, int[2] dilation) -> Tensor"
 )
+_library.define(
+    "lstm(Tensor gates, Tensor weight, Tensor? hidden, Tensor? cell, bool reverse) -> Tensor"
+)
 _library.define("pointwise(Tensor x, str function, float number) -> Tensor")
 _library.define("constant(Tensor table, Tensor sample) -> Tensor")
 
@@ -177,6 +180,33 @@ def pointwise(x: Tensor, function: str, number: float) -> Tensor:
     return result
 
 
+def lstm(
+    gates: Tensor, weight: Tensor, hidden: Tensor | None, cell: Tensor | None, reverse: bool
+) -> Tensor:
+    """The steps of a long short-term memory.
+
+    Args:
+        gates: (batch, steps, gates), what the input adds to them: of each 16 units, padded with
+            zeros, 16 in, 16 forget, 16 out, 16 candidate.
+        weight: (gates, units).
+        hidden, cell: (batch, 1, units), the first; None: zeros.
+
+    Returns:
+        (batch, steps, 2 * units): hidden numbers, then those of cells.
+    """
+    batch, steps, _ = gates.shape
+    units = weight.shape[1]
+    h, c = (gates.new_zeros(batch, units) if x is None else x[:, 0] for x in (hidden, cell))
+    rows = []
+    for step in reversed(range(steps)) if reverse else range(steps):
+        blocks = (gates[:, step] + h @ weight.t()).view(batch, -1, 4, 16).transpose(1, 2)
+        into, forget, out, candidate = blocks.flatten(2)[..., :units].unbind(1)
+        c = forget.sigmoid() * c + into.sigmoid() * candidate.tanh()
+        h = out.sigmoid() * c.tanh()
+        rows.append(torch.cat([h, c], -1))
+    return torch.stack(rows[::-1] if reverse else rows, 1)
+
+
 def constant(table: Tensor, sample: Tensor) -> Tensor:
     """A table (rows, width) for each sample of a batch: (batch, rows, width)."""
     return table.expand(sample.shape[0], -1, -1).clone()
@@ -213,7 +243,7 @@ def sides(
 
 for _function in (
     *(layer_norm, full_attention, patches, gather, pool_rows, constant),
-    *(depthwise, pointwise),
+    *(depthwise, pointwise, lstm),
 ):
     _library.impl(_function.__name__, _function, "CompositeExplicitAutograd")
 
@@ -246,6 +276,11 @@ def _fake_depthwise(
 ) -> Tensor:
     down, across = (windows(*side) for side in sides(*numbers))
     return x.new_empty(x.shape[0], down * across, x.shape[2])
+
+
+@torch.library.register_fake("thimble::lstm", lib=_library)
+def _fake_lstm(gates: Tensor, weight: Tensor, *_: object) -> Tensor:
+    return gates.new_empty(gates.shape[0], gates.shape[1], 2 * weight.shape[1])
 
 
 @torch.library.register_fake("thimble::constant", lib=_library)

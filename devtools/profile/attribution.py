@@ -23,6 +23,7 @@ _HEAVY = {
     "matmul": "matmul",
     "convolution": "convolution",
     "embedding": "embedding",
+    "lstm": "lstm",
     "embedding_byte": "embedding",
     "embedding_4bit": "embedding",
 }

@@ -66,6 +66,7 @@ _KINDS = {
     25: _Kind("pool_rows", (0,), 1),
     26: _Kind("depthwise", (0,), 1),
     27: _Kind("sample_norm", (0,), 1),
+    28: _Kind("lstm", (0,), 1, weights=(2,)),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),

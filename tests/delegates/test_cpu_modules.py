@@ -24,7 +24,15 @@ SOURCE = Path(nets.__file__)
 
 
 @pytest.mark.parametrize(
-    "name", ["seeing", "hearing", "folding", *checked(["filtering", "looking", "summing"])]
+    "name",
+    [
+        "seeing",
+        "hearing",
+        "folding",
+        "norming",
+        "remembering",
+        *checked(["filtering", "looking", "summing"]),
+    ],
 )
 def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:
     path = tmp_path / "module.pte"
@@ -33,14 +41,13 @@ def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> Non
     assert (made.delegation.calls, made.delegation.left) == (1, {}), made.delegation.lines
     assert made.agreement is not None and made.agreement.error < 1e-5
     made: Any = getattr(nets, f"make_{name}")()
-    (example,) = made[1]
     module = made[0].eval()
     with Program(path) as program:
         for batch in (3, 1) if len(made) > 2 else (1,):
-            given = torch.randn(batch, *example.shape[1:])
+            given = [torch.randn(batch, *example.shape[1:]) for example in made[1]]
             with torch.no_grad():
-                want = tree_leaves(module(given))
-            found = program(given.numpy())
+                want = tree_leaves(module(*given))
+            found = program(*(x.numpy() for x in given))
             got = list(found.values()) if isinstance(found, dict) else [found]
             for expected, numbers in zip(want, got, strict=True):
                 assert numbers.shape == tuple(expected.shape)

@@ -110,6 +110,54 @@ class Filtering(nn.Module):
         return F.hardsigmoid(x), y
 
 
+class Remembering(nn.Module):
+    """Layers of both directions, of one with a state, steps before samples, and a single step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = nn.LSTM(6, 20, num_layers=2, bidirectional=True, batch_first=True)
+        self.one = nn.LSTM(40, 16, bias=False)
+        self.head, self.cell = nn.Linear(16, 5), nn.LSTMCell(5, 20)
+
+    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, ...]:
+        rows, (hidden, cells) = self.both(features)
+        first = state.transpose(0, 1)
+        turned, last = self.one(rows.transpose(0, 1), (first[:1, :, 4:], first[1:, :, :16]))
+        step = self.cell(self.head(last[0][0]), (state[:, 0], state[:, 1]))
+        return turned.relu().transpose(0, 1), hidden.transpose(0, 1), cells[2], torch.stack(step, 1)
+
+
+def make_remembering() -> Any:
+    torch.manual_seed(9)
+    batch = {0: BATCH}
+    return Remembering(), (torch.randn(2, 7, 6), torch.randn(2, 2, 20)), (batch, batch)
+
+
+class Norming(nn.Module):
+    """Norms of groups of channels, of numbers far from zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sound = nn.Conv1d(4, 12, 3, padding=1)
+        self.one, self.groups = nn.GroupNorm(1, 12), nn.GroupNorm(3, 12)
+        self.plain = nn.GroupNorm(4, 12, affine=False)
+        self.each, self.all = nn.InstanceNorm1d(12), nn.InstanceNorm1d(12, affine=True)
+        for norm in (self.one, self.groups, self.all):
+            nn.init.normal_(norm.weight)
+            nn.init.normal_(norm.bias)
+        nn.init.constant_(self.sound.bias, 100.0)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
+        x = self.sound(features)
+        y = self.one(x) + self.groups(x)
+        return y, self.plain(x).transpose(1, 2), F.relu(self.each(x)), self.all(features[:, :1] + x)
+
+
+def make_norming() -> Any:
+    torch.manual_seed(8)
+    return Norming(), (torch.randn(2, 4, 21),), ({0: BATCH},)
+
+
 def make_seeing() -> object:
     torch.manual_seed(0)
     return Seeing(), (torch.randn(2, 3, 24, 32),), ({0: BATCH},)
@@ -209,6 +257,7 @@ class Odd(nn.Module):
         super().__init__()
         self.linear, self.norm = nn.Linear(6, 6), nn.LayerNorm(6)
         self.front = nn.Parameter(torch.randn(1, 1, 2, 2, 6))
+        self.pair = nn.Parameter(torch.rand(2, 1, 1))
         self.pooling = nn.MultiheadAttention(6, 1, batch_first=True)
 
     def forward(self, x: Tensor, deep: Tensor) -> dict[str, Tensor]:
@@ -219,6 +268,7 @@ class Odd(nn.Module):
             "rolled": rows.roll(2, 0).relu(),
             "counted": rows * torch.full((6,), samples) + torch.ones(samples, 6).sum(0),
             "empty": rows[:, 4:],
+            "scaled": deep[:, 0].cumsum(1) * self.pair,
             "joined": torch.cat([self.front.expand(samples, 1, 2, 2, 6), self.linear(deep)], 1),
             "doubled": torch.add(rows.mean()[None], rows, alpha=2),
             "attended": self.pooling(x, x, x)[0],

@@ -19,6 +19,7 @@ from delegates.op_list.ops import (
     layer_norm,
     linear,
     low_rank,
+    lstm,
     narrow,
     norm,
     patches,
@@ -48,6 +49,7 @@ from delegates.op_list.ops.gather import Gather
 from delegates.op_list.ops.glu import Glu
 from delegates.op_list.ops.layer_norm import LayerNorm
 from delegates.op_list.ops.linear import Linear
+from delegates.op_list.ops.lstm import Lstm
 from delegates.op_list.ops.narrow import Narrow
 from delegates.op_list.ops.norm import Norm, NormWeight
 from delegates.op_list.ops.op import (
@@ -103,12 +105,13 @@ KINDS: tuple[type[Op], ...] = (
     PoolRows,
     Depthwise,
     SampleNorm,
+    Lstm,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
     *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
     *(positions, segment_attention, pool, patches, concatenate, narrow, constant, affine),
-    *(gather, pool_rows, depthwise, sample_norm),
+    *(gather, pool_rows, depthwise, sample_norm, lstm),
 )
 
 
@@ -143,6 +146,7 @@ __all__ = [
     "Indices",
     "LayerNorm",
     "Linear",
+    "Lstm",
     "Narrow",
     "Norm",
     "NormWeight",

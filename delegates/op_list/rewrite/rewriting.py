@@ -15,6 +15,7 @@ from delegates.op_list.rewrite.convolving import convolve, convolve_integers, me
 from delegates.op_list.rewrite.editing import Editing, is_float, value_of
 from delegates.op_list.rewrite.folding import BATCH_NORMS
 from delegates.op_list.rewrite.layouts import Layouts
+from delegates.op_list.rewrite.norms import CHANNEL_NORMS, norm_channels
 from delegates.op_list.rewrite.places import (
     Placed,
     batch_dim,
@@ -24,6 +25,7 @@ from delegates.op_list.rewrite.places import (
     row_of,
 )
 from delegates.op_list.rewrite.pointwise import POINTWISE, pointwise
+from delegates.op_list.rewrite.recurrent import lstm, lstm_cell
 from delegates.passes.graph import arguments
 
 _aten = torch.ops.aten
@@ -93,7 +95,7 @@ class Rewriting(Layouts):
         if placed is not None:
             self._placed[node] = placed
             moves = node.target in (*_MOVES, *_SAME, *_TYPES, operator.getitem)
-            if isinstance(placed, Placed) and not moves:
+            if not moves:
                 self._computed.add(node)
 
     def _visitors(self) -> dict[Any, Callable[[Node], Any]]:
@@ -102,7 +104,7 @@ class Rewriting(Layouts):
             (_SAME, lambda node: self.place(args_of(node)[0])),
             (_TYPES, self._as_type),
             ((operator.getitem,), self._item),
-            ((_aten.cat.default, _aten.concat.default), self._joined),
+            ((_aten.cat.default, _aten.concat.default, _aten.stack.default), self._joined),
             (_BY_NUMBER, self._by_number),
             (POINTWISE, lambda node: pointwise(self, node)),
             (_BINARY, self._binary),
@@ -113,6 +115,9 @@ class Rewriting(Layouts):
             (_POOLS, lambda node: pool(self, node)),
             (_MEANS, lambda node: mean(self, node)),
             (BATCH_NORMS, lambda node: batch_norm(self, node)),
+            (CHANNEL_NORMS, lambda node: norm_channels(self, node)),
+            ((_aten.lstm.input,), lambda node: lstm(self, node)),
+            ((_aten.lstm_cell.default,), lambda node: lstm_cell(self, node)),
             ((_aten.scaled_dot_product_attention.default,), lambda node: attend(self, node)),
         )
         return {target: visit for targets, visit in kinds for target in targets}
@@ -160,6 +165,8 @@ class Rewriting(Layouts):
         placed = self.all_placed(node, parts)
         if placed is None:
             return None
+        if node.target is _aten.stack.default:
+            placed = [x.moved(_aten.unsqueeze.default, (x.rows, dim), {}) for x in placed]
         whole: Placed | None = placed[0]
         for part in placed[1:]:
             whole = whole and self.settling.joined(node, whole, part, dim)

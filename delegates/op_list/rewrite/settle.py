@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from delegates.op_list.graph import shape_of
 from delegates.op_list.rewrite.editing import Editing
 from delegates.op_list.rewrite.places import Placed, batch_dim, row_of
 
@@ -187,7 +188,7 @@ class Settling:
         rows = self.rows(node, placed, width)
         if rows is None:
             return self._transposed(node, placed)
-        if dim == 0 and tuple(rows.meta["val"].shape) == tuple(shape):
+        if dim == 0 and shape_of(rows) == shape_of(node):
             return rows
         rest = placed.index.shape[dim] // self._samples
         if dim == 0:

@@ -17,6 +17,7 @@
 #include "delegate/ops/glu.h"
 #include "delegate/ops/layer_norm.h"
 #include "delegate/ops/linear.h"
+#include "delegate/ops/lstm.h"
 #include "delegate/ops/narrow.h"
 #include "delegate/ops/norm.h"
 #include "delegate/ops/patches.h"
@@ -33,10 +34,11 @@
 namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
-using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
-                            GluOp, SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp,
-                            SharedAttentionOp, ColumnsOp, LayerNormOp, PositionsOp,
-                            SegmentAttentionOp, PoolOp, XieluOp, PatchesOp, ConcatenateOp, NarrowOp,
-                            ConstantOp, AffineOp, GatherOp, PoolRowsOp, DepthwiseOp, SampleNormOp>;
+using OpKind =
+    std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
+                 SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
+                 LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp, PatchesOp,
+                 ConcatenateOp, NarrowOp, ConstantOp, AffineOp, GatherOp, PoolRowsOp, DepthwiseOp,
+                 SampleNormOp, LstmOp>;
 
 }  // namespace thimble::cpu

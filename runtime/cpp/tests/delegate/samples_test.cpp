@@ -20,10 +20,11 @@ constexpr cpu::Window kWindow{{kHeight, 3, 2, 1, 1, 4}, {kWidth, 2, 3, 0, 2, 3}}
 constexpr cpu::Window kAgain{{4, 3, 1, 2, 2, 4}, {3, 1, 2, 0, 1, 2}};
 constexpr cpu::Window kEach{{4, 3, 1, 1, 1, 4}, {2, 3, 1, 1, 1, 2}};
 constexpr cpu::Window kSound{{1, 1, 1, 0, 1, 1}, {8, 3, 1, 2, 2, 8}};
+constexpr size_t kLstmGates = 128;  // of two blocks of units
 constexpr size_t kSample = size_t{kChannels} * kHeight * kWidth, kOutput = 3 * kColumns;
 
 /// Two convolutions, constant rows before what they compute, attention to all and to parts with
-/// biases, pieces in another order, and the last rows.
+/// biases, pieces in another order, the last rows, and steps over these in both directions.
 class SamplesModel : public test::ProgramBuilder {
  public:
   SamplesModel() {
@@ -59,6 +60,15 @@ class SamplesModel : public test::ProgramBuilder {
     add_op(cpu::ConcatenateOp{rows, pooled, both, true});
     const uint32_t taken = add(2 * kColumns, 3), mean = add(2 * kColumns, 1);
     add_op(cpu::NarrowOp{both, taken, 2, 3});
+    const uint32_t gates = add(kLstmGates, 3), start = add(kColumns, 1);
+    add_op(linear(taken, gates, add_weight(kLstmGates, 2 * kColumns, format(0))));
+    add_op(cpu::NarrowOp{token, start, 1, 1});
+    for (const bool reverse : {false, true}) {
+      const uint32_t weight = add_weight(reals(kLstmGates * kColumns, 0.3f), kColumns);
+      const uint32_t steps = add(2 * kColumns, 3);
+      add_op(cpu::LstmOp{gates, steps, weight, start, start, reverse, reverse});
+      add_op(cpu::ElementwiseOp{kernels::Function::kAdd, taken, steps, taken, 0});
+    }
     add_op(cpu::PoolOp{taken, mean, cpu::Pooling::kMean});
     const uint32_t output = add(kOutput, 1);
     add_op(linear(mean, output, add_weight(kOutput, 2 * kColumns, format(0))));
@@ -244,6 +254,14 @@ Kind& first(cpu::Program* program) {
   std::abort();
 }
 
+template <typename Kind>
+Kind& last(cpu::Program* program) {
+  for (auto op = program->ops.rbegin(); op != program->ops.rend(); ++op) {
+    if (Kind* kind = std::get_if<Kind>(&op->kind)) return *kind;
+  }
+  std::abort();
+}
+
 /// The attention with biases.
 cpu::SegmentAttentionOp& biased(cpu::Program* program) {
   for (cpu::Op& op : program->ops) {
@@ -273,6 +291,12 @@ const test::Damage kDamages[] = {
      "has the function 2 for an activation"},
     {[](cpu::Program* p) { first<cpu::DepthwiseOp>(p).output = first<cpu::DepthwiseOp>(p).input; },
      "reads and writes slot"},
+    {[](cpu::Program* p) { first<cpu::LstmOp>(p).weight = 0; }, "wants a weight of 128 rows"},
+    {[](cpu::Program* p) { first<cpu::LstmOp>(p).output = first<cpu::LstmOp>(p).input; },
+     "wants 40 columns in slot"},
+    {[](cpu::Program* p) { last<cpu::LstmOp>(p).cell = 1; }, "wants 20 columns in slot 1"},
+    {[](cpu::Program* p) { last<cpu::LstmOp>(p).hidden = last<cpu::NarrowOp>(p).input; },
+     "has a state of several rows"},
     {[](cpu::Program* p) { first<cpu::ConcatenateOp>(p).second = 1; },
      "wants 20 columns in slot 1"},
     {[](cpu::Program* p) { first<cpu::ConcatenateOp>(p).second = 2; }, "computes 14 rows of"},
