@@ -3,17 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/bytes.h"
 #include "model/open_program.h"
 
 namespace thimble {
-namespace {
-
-const uint8_t* bytes_of(std::string_view blob) {
-  return reinterpret_cast<const uint8_t*>(blob.data());
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Embedder>> Embedder::load(Result<PteFile> file, const LoadOptions& options) {
   if (!file.ok()) return file.status();
   std::unique_ptr<Embedder> embedder(new Embedder(std::move(*file)));

@@ -5,16 +5,14 @@
 #include <limits>
 #include <utility>
 
+#include "core/bytes.h"
+
 namespace thimble {
 namespace {
 
 constexpr double kCutSeconds = 5;      // at the end of a window, where it may be cut
 constexpr double kQuietSeconds = 0.2;  // that are compared
 constexpr float kSilence = 1e-4f;      // of the loudest sample: 80 dB below it
-
-const uint8_t* bytes_of(std::string_view blob) {
-  return reinterpret_cast<const uint8_t*>(blob.data());
-}
 
 Status not_finite() {
   return Status::error("the sound has samples that are not finite numbers: write it again");

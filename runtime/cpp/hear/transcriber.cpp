@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/bytes.h"
 #include "hear/word_times.h"
 
 namespace thimble {
@@ -15,10 +16,6 @@ constexpr double kLatestBegin = 1;  // seconds before the first text with timest
 constexpr size_t kStep = 2;         // frames from one timestamp to the next
 // Languages without spaces between words.
 constexpr std::string_view kUnspaced[] = {"zh", "ja", "th", "lo", "my", "yue"};
-
-const uint8_t* bytes_of(std::string_view blob) {
-  return reinterpret_cast<const uint8_t*>(blob.data());
-}
 
 }  // namespace
 

@@ -2,17 +2,10 @@
 
 #include <algorithm>
 
+#include "core/bytes.h"
 #include "model/open_program.h"
 
 namespace thimble {
-namespace {
-
-const uint8_t* bytes_of(std::string_view blob) {
-  return reinterpret_cast<const uint8_t*>(blob.data());
-}
-
-}  // namespace
-
 Result<std::shared_ptr<Model>> Model::load(Result<PteFile> file, const LoadOptions& options) {
   if (!file.ok()) return file.status();
   if (file->has("thimble.signature") && !file->has("thimble.tokenizer")) {

@@ -12,7 +12,7 @@ constexpr std::string_view kBegin = "-----BEGIN ";
 constexpr std::string_view kEnd = "-----END PUBLIC KEY-----";
 /// What the base64 of every Ed25519 key in PEM begins with: its algorithm, in twelve bytes.
 constexpr std::string_view kAlgorithm = "MCowBQYDK2VwAyEA";
-constexpr size_t kMostBytes = 1 << 16;  // more is no key
+constexpr size_t kMostKeyBytes = 1 << 16;  // more is no key
 
 bool is_text(const std::string& key) { return key.rfind(kBegin, 0) == 0; }
 
@@ -40,7 +40,7 @@ Result<std::string> content_of(const std::string& path) {
   std::string reason = "it is not a file, or is empty";
   if (file.open(path, &reason) == platform::MappedFile::Error::kNone) {
     return std::string(reinterpret_cast<const char*>(file.data()),
-                       std::min(file.size(), kMostBytes));
+                       std::min(file.size(), kMostKeyBytes));
   }
   return Status::error("the public key " + path + " cannot be read (" + reason +
                        "): name the file that openssl pkey -pubout wrote");
