@@ -10,12 +10,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from exporter.embedding.quality import calibration_text
+from exporter.errors import ExportError
 from exporter.hearing.log_mel import LogMelSettings, mel_filters
 from exporter.hearing.transcription import Transcription
 from exporter.models.whisper import WhisperSpec
 from exporter.tokenizer import load_tokenizer
+from runtime.errors import RunnerError
+from runtime.transcriber import read_sound
 
 _WINDOWS, _TEXTS = 4, 8
+_MOST_WINDOWS = 16  # of recordings
+_RECORDINGS = (".wav", ".flac", ".mp3")
 _MOST_TOKENS = 256  # of a text
 _HARMONICS = 40
 _VOWELS = (  # formants in Hz
@@ -40,14 +45,26 @@ class Calibration:
 
 
 def read_calibration(
-    directory: Path, spec: WhisperSpec, sound: LogMelSettings, settings: Transcription
+    directory: Path,
+    spec: WhisperSpec,
+    sound: LogMelSettings,
+    settings: Transcription,
+    recordings: Path | None = None,
 ) -> Calibration:
     """Makes the sound, and reads the texts with the model's own tokenizer.
 
+    Args:
+        recordings: a directory of sound to take in its place.
+
     Raises:
         TokenizerError: the tokenizer cannot be read.
+        ExportError: a recording cannot be read, or there is none.
     """
-    windows = [features_of(speech(sound, seed), sound) for seed in range(_WINDOWS)]
+    if recordings is None:
+        sounds = [speech(sound, seed) for seed in range(_WINDOWS)]
+    else:
+        sounds = recorded(recordings, sound)
+    windows = [features_of(samples, sound) for samples in sounds]
     tokens = load_tokenizer(directory).encode(calibration_text())
     begins = _beginnings(settings)
     room = min(_MOST_TOKENS, spec.max_target_positions) - len(begins[0]) - 1
@@ -67,6 +84,54 @@ def _beginnings(settings: Transcription) -> Sequence[list[int]]:
         [settings.start, language, settings.transcribe, settings.no_timestamps]
         for language in list(settings.languages.values())[:_TEXTS]
     ]
+
+
+def find_recordings(directory: Path) -> list[Path]:
+    """Returns the files of sound in a directory, by their names.
+
+    Raises:
+        ExportError: there is none.
+    """
+    files = sorted(one for one in directory.glob("*") if one.suffix.lower() in _RECORDINGS)
+    if not files:
+        raise ExportError(
+            f"--calibration {directory} is not a directory with recordings: a model that hears "
+            "needs WAV, FLAC or MP3 files."
+        )
+    return files
+
+
+def recorded(directory: Path, settings: LogMelSettings) -> list[NDArray[np.float64]]:
+    """Returns the first windows of each recording, or of some of them: (n_samples,) each.
+
+    Raises:
+        ExportError: one cannot be read, or there is none.
+    """
+    files = find_recordings(directory)
+    chosen = np.linspace(0, len(files) - 1, min(len(files), _MOST_WINDOWS)).astype(int)
+    each = _MOST_WINDOWS // len(chosen)
+    seconds = each * settings.n_samples / settings.sampling_rate
+    windows = []
+    for index in chosen:
+        try:
+            samples, rate = read_sound(files[index], seconds)
+        except RunnerError as error:
+            raise ExportError(f"{error}.") from None
+        samples = _resampled(samples, rate, settings.sampling_rate)
+        for first in range(0, len(samples), settings.n_samples):
+            part = samples[first : first + settings.n_samples]
+            windows.append(np.pad(part, (0, settings.n_samples - len(part))))
+    return windows
+
+
+def _resampled(samples: NDArray[np.float64], rate: int, target: int) -> NDArray[np.float64]:
+    """Leaves out, or adds as zeros, the frequencies that one rate has and the other has not."""
+    if rate == target:
+        return samples
+    count = max(1, len(samples) * target // rate)
+    spectrum = np.fft.rfft(samples)[: count // 2 + 1]
+    result: NDArray[np.float64] = np.fft.irfft(spectrum, count) * (count / len(samples))
+    return result
 
 
 def speech(settings: LogMelSettings, seed: int) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ from exporter.file.pte import TOKENIZER
 from exporter.hearing.calibration import read_calibration
 from exporter.hearing.ctranslate2 import WhisperTensors, log_mel_of, transcription_of
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
+from exporter.hearing.openai import as_directory, open_one_file
 from exporter.hearing.quantize import quantize
 from exporter.hearing.scheme import DEFAULT_SCHEME, stored_scheme
 from exporter.hearing.transcription import (
@@ -42,11 +43,13 @@ class HearingOptions:
     """One export.
 
     Attributes:
-        directory: the checkpoint, with the files of the tokenizer and the feature extractor.
+        directory: the checkpoint, with the files of the tokenizer and the feature extractor; or a
+            file, OpenAI's .pt or whisper.cpp's GGML.
         out: the `.pte` to write.
         scheme: how weights are stored.
         delegate: a name in delegates.DELEGATES.
         etrecord: file for the graphs that the profiler reads.
+        calibration: a directory of recordings; None: made sound.
     """
 
     directory: Path
@@ -54,6 +57,7 @@ class HearingOptions:
     scheme: Scheme = DEFAULT_SCHEME
     delegate: str = _DELEGATE
     etrecord: Path | None = None
+    calibration: Path | None = None
 
 
 def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> ModuleResult:
@@ -62,7 +66,12 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     Raises:
         ExportError, TokenizerError, DelegateError: with the sentence to show.
     """
-    directory, scheme = options.directory, stored_scheme(options.scheme)
+    with as_directory(options.directory) as directory:
+        return _export(directory, options, listener)
+
+
+def _export(directory: Path, options: HearingOptions, listener: Listener) -> ModuleResult:
+    scheme = stored_scheme(options.scheme)
     checkpoint = open_whisper(directory)
     if is_ctranslate2(directory):
         sound = log_mel_of(checkpoint.config)
@@ -89,7 +98,9 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     def make() -> Mapping[str, Made]:
         model, calibration = load(checkpoint), None
         if scheme.needs_calibration:
-            calibration = read_calibration(directory, checkpoint.config, sound, settings)
+            calibration = read_calibration(
+                directory, checkpoint.config, sound, settings, options.calibration
+            )
         if scheme.name != "none":
             listener.stage("quantize")
             quantize(model, scheme, calibration, listener.progress)
@@ -97,7 +108,7 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
 
     return export_made(
         module_options,
-        directory,
+        options.directory,
         make,
         blobs,
         listener,
@@ -148,8 +159,10 @@ def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:
         config = FAMILY.spec(read_object(path))
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from None
-    files = open_files(directory)
-    weights = NamedTensors(files, {name: name for name in stored_names(files)})
+    weights = open_one_file(directory, config)
+    if weights is None:
+        files = open_files(directory)
+        weights = NamedTensors(files, {name: name for name in stored_names(files)})
     return _checked(Checkpoint(config, directory, _name(directory), weights, FAMILY))
 
 

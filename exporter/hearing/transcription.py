@@ -119,7 +119,10 @@ def read_alignment_heads(
         return (
             isinstance(pair, list)
             and len(pair) == len(bounds)
-            and all(type(one) is int and 0 <= one < most for one, most in zip(pair, bounds))
+            and all(
+                type(one) is int and one in range(most)
+                for one, most in zip(pair, bounds, strict=True)
+            )
         )
 
     pairs = fields.get("alignment_heads") or []
@@ -128,7 +131,7 @@ def read_alignment_heads(
             f"{path} has alignment_heads that are not pairs of a layer, below {bounds[0]}, and a "
             f"head, below {bounds[1]}; take it from the same model."
         )
-    return tuple(sorted({(layer, head) for layer, head in pairs}))
+    return tuple(sorted((layer, head) for layer, head in pairs))
 
 
 def write_transcription(settings: Transcription) -> bytes:
