@@ -26,11 +26,18 @@ from runtime.binding.library import (
 from runtime.errors import RunnerError
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 _TASKS = ("transcribe", "translate")
 # The types of arrays by numpy's names, as thimble_hear.h numbers them.
 _TYPES = {"uint8": 0, "int16": 1, "int32": 3, "float32": 4, "float64": 5}
+# How those of files are stored, and what stands for 0 and for 1; three bytes are read by hand.
+_FORMS = {
+    **{0: ("u1", 128, 2**7), 1: ("i2", 0, 2**15), 2: ("u1", 0, 2**31), 3: ("i4", 0, 2**31)},
+    **{4: ("f4", 0, 1), 5: ("f8", 0, 1)},
+}
+_THREE_BYTES = 2
 _MAX_CHANNELS, _MAX_RATE = 64, 1_000_000
 _TIMESTAMPS: dict[object, int] = {False: 0, True: 1, "segment": 1, "word": 2}
 _CODE_SIZE = 32  # bytes of a language's code, at most
@@ -267,6 +274,33 @@ class Transcriber(FileHandle):
         called with False."""
         self._interrupted = interrupt
         library().thimble_transcriber_interrupt(self._open(), int(interrupt))
+
+
+def read_sound(
+    path: "str | os.PathLike[str]", most_seconds: float = math.inf
+) -> "tuple[NDArray[np.float64], int]":
+    """Returns the mean of a file's channels, (frames,) of -1 to 1, and its samples per second.
+
+    Args:
+        most_seconds: what is behind them is not read.
+
+    Raises:
+        RunnerError: the file cannot be read.
+    """
+    import numpy as np
+
+    with _mapped(path) as data, _read(data, os.fspath(path), math.inf) as found:
+        form, zero, one = _FORMS[found.type]
+        frames = int(min(found.frames, most_seconds * found.rate))
+        width = 3 if found.type == _THREE_BYTES else np.dtype(form).itemsize
+        stored = ctypes.string_at(found.samples, frames * found.channels * width)
+        samples = np.frombuffer(stored, form)
+        if found.type == _THREE_BYTES:
+            bytes_of = np.zeros((len(samples) // 3, 4), "u1")
+            bytes_of[:, 1:] = samples.reshape(-1, 3)
+            samples = bytes_of.view("<i4")
+        numbers = (samples.astype("f8") - zero) / one
+        return numbers.reshape(frames, found.channels).mean(axis=1), int(found.rate)
 
 
 @contextmanager

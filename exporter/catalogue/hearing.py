@@ -1,5 +1,6 @@
 """Which directories hold models that hear. Importing this module is fast."""
 
+import zipfile
 from pathlib import Path
 
 from exporter.catalogue.weight_files import CONFIG
@@ -7,14 +8,19 @@ from exporter.errors import ExportError
 from exporter.json_object import read_object
 
 CTRANSLATE2 = "model.bin"  # the weights, in CTranslate2's form
+# A file of weights alone, under these names in the directory that stands for it.
+OPENAI, GGML = "openai.pt", "ggml.bin"
+_GGML_BEGIN = b"lmgg"
+_OF_OPENAI = b"model_state_dict", b"n_audio_ctx"  # names in what it pickles
 _KIND = b"WhisperSpec"  # which begins them
 _BEGIN = 64  # bytes that have it
 HEARING = ("whisper", "moonshine")  # what model_type names, of exporter.models
 
 
 def is_hearing(directory: Path) -> bool:
-    """Whether a directory holds a model of speech to text, by its config or its weights."""
-    if is_ctranslate2(directory):
+    """Whether a directory holds a model of speech to text, by its config or its weights, or a file
+    is one."""
+    if is_ctranslate2(directory) or is_ggml_file(directory) or is_openai_file(directory):
         return True
     try:
         return read_object(directory / CONFIG).get("model_type") in HEARING
@@ -29,3 +35,25 @@ def is_ctranslate2(directory: Path) -> bool:
             return _KIND in file.read(_BEGIN)
     except OSError:
         return False
+
+
+def is_ggml_file(path: Path) -> bool:
+    """Whether a file is a Whisper of whisper.cpp's."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_GGML_BEGIN)) == _GGML_BEGIN
+    except OSError:
+        return False
+
+
+def is_openai_file(path: Path) -> bool:
+    """Whether a file is a Whisper as OpenAI publishes them."""
+    if path.suffix != ".pt" or not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (name,) = [one for one in archive.namelist() if one.endswith("/data.pkl")]
+            pickled = archive.read(name)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+    return all(text in pickled for text in _OF_OPENAI)

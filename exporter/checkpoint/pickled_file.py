@@ -5,6 +5,7 @@ import mmap
 import pickle
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,13 +20,22 @@ _OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the pickled magic n
 class PickledFile:
     """The tensors of one file by name.
 
+    Args:
+        part: what holds them in the file; "": they are all that is in it.
+
+    Attributes:
+        beside: what stands beside the part.
+
     Raises:
         ExportError: on opening, if the file is damaged, or holds more than tensors.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, part: str = "") -> None:
         self.path = path
-        self._tensors = _load(path)
+        loaded = _load(path)
+        within = loaded.get(part) if part and isinstance(loaded, dict) else loaded
+        self._tensors = _checked(path, within)
+        self.beside = {name: loaded[name] for name in loaded if name != part} if part else {}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of every tensor, by the name it has in the file."""
@@ -45,11 +55,11 @@ class PickledFile:
             _drop_pages(tensor)
 
 
-def _load(path: Path) -> dict[str, Tensor]:
+def _load(path: Path) -> Any:
     try:
         if not zipfile.is_zipfile(path):
             raise ExportError(_why_no_archive(path))
-        tensors = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except pickle.UnpicklingError:
         raise ExportError(
             f"{path} holds more than tensors, such as code that would run on loading, so it is not "
@@ -60,6 +70,9 @@ def _load(path: Path) -> dict[str, Tensor]:
         raise ExportError(
             f"{path} cannot be read as a PyTorch checkpoint ({reason}); download it again."
         ) from None
+
+
+def _checked(path: Path, tensors: Any) -> dict[str, Tensor]:
     values = list(tensors.values()) if isinstance(tensors, dict) else [None]
     if not all(isinstance(value, Tensor) and value.layout == torch.strided for value in values):
         raise ExportError(

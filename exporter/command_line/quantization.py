@@ -107,7 +107,7 @@ _CALIBRATION = [
         type=FilledPath("name a text file"),
         help="Text for calibration and for measuring quality (on its last tenth, which is held "
         "out). By default: texts in the package, and for half of the calibration a text that "
-        "the model writes.",
+        "the model writes. Of a model that hears, a directory of recordings.",
     ),
     click.option(
         "--calibration-tokens",

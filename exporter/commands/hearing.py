@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from exporter.module.pipeline import ModuleResult
 
 # What the export has of the command's options, by the parameters' names.
-_TAKEN = {"model", "checkpoint", "out", "scheme", "group_size", "delegate", "etrecord", "sign"}
+_TAKEN = {"model", "checkpoint", "out", "scheme", "group_size", "delegate", "etrecord"} | {
+    *("calibration", "sign")
+}
 
 
 def names_hearing(request: Request) -> bool:
@@ -56,6 +58,7 @@ def run_hearing_export(request: Request, given: Collection[str]) -> None:
             scheme,
             delegate=request.delegate,
             etrecord=request.etrecord,
+            calibration=request.calibration,
         )
         result = export_hearing(options, display)
     seconds = time.monotonic() - started
@@ -79,6 +82,11 @@ def _check(request: Request, out: Path, given: Collection[str]) -> Scheme:
     name = request.scheme if "scheme" in given else DEFAULT_SCHEME.name
     scheme = scheme_from_text(name, None, request.group_size, None)
     hearing_scheme(scheme)  # refuses what is not
+    if request.calibration is not None and not scheme.needs_calibration:
+        raise ExportError(
+            f"--calibration {request.calibration} has no effect with {name}, which does not "
+            "calibrate; leave it out, or take gptq4."
+        )
     return scheme
 
 

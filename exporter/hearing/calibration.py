@@ -10,13 +10,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from exporter.embedding.quality import calibration_text
+from exporter.errors import ExportError
 from exporter.hearing.log_mel import LogMelSettings, mel_filters
 from exporter.hearing.transcription import Transcription
 from exporter.hearing.waveform import WaveformSettings
 from exporter.models.whisper import WhisperSpec
 from exporter.tokenizer import load_tokenizer
+from runtime.errors import RunnerError
+from runtime.transcriber import read_sound
 
 _WINDOWS, _TEXTS = 4, 8
+_MOST_WINDOWS = 16  # of recordings
+_RECORDINGS = (".wav", ".flac", ".mp3")
 _MOST_TOKENS = 256  # of a text
 _HARMONICS = 40
 _VOWELS = (  # formants in Hz
@@ -41,29 +46,49 @@ class Calibration:
 
 
 def read_calibration(
-    directory: Path, spec: WhisperSpec, sound: LogMelSettings, settings: Transcription
+    directory: Path,
+    spec: WhisperSpec,
+    sound: LogMelSettings,
+    settings: Transcription,
+    recordings: Path | None = None,
 ) -> Calibration:
     """Makes the sound, and reads the texts with the model's own tokenizer.
 
+    Args:
+        recordings: a directory of sound to take in its place.
+
     Raises:
         TokenizerError: the tokenizer cannot be read.
+        ExportError: a recording cannot be read, or there is none.
     """
-    windows = [features_of(speech(sound, seed), sound) for seed in range(_WINDOWS)]
+    windows = [features_of(samples, sound) for samples in _sounds(sound, recordings)]
     texts = _texts(directory, spec.max_target_positions, settings)
     return Calibration(torch.stack(windows), texts)
 
 
 def raw_calibration(
-    directory: Path, most_tokens: int, sound: WaveformSettings, settings: Transcription
+    directory: Path,
+    most_tokens: int,
+    sound: WaveformSettings,
+    settings: Transcription,
+    recordings: Path | None = None,
 ) -> Calibration:
     """The same of a model that reads raw sound, in rows of samples.
 
     Args:
         most_tokens: of a text.
     """
-    windows = [torch.from_numpy(speech(sound, seed)).float() for seed in range(_WINDOWS)]
+    windows = [torch.from_numpy(samples).float() for samples in _sounds(sound, recordings)]
     rows = torch.stack(windows).unflatten(1, (-1, sound.row))
     return Calibration(rows, _texts(directory, most_tokens, settings))
+
+
+def _sounds(
+    settings: LogMelSettings | WaveformSettings, recordings: Path | None
+) -> list[NDArray[np.float64]]:
+    if recordings is None:
+        return [speech(settings, seed) for seed in range(_WINDOWS)]
+    return recorded(recordings, settings)
 
 
 def _texts(directory: Path, most: int, settings: Transcription) -> Tensor:
@@ -92,6 +117,56 @@ def _beginnings(settings: Transcription) -> Sequence[list[int]]:
         [settings.start, language, settings.transcribe, settings.no_timestamps]
         for language in list(settings.languages.values())[:_TEXTS]
     ]
+
+
+def find_recordings(directory: Path) -> list[Path]:
+    """Returns the files of sound in a directory, by their names.
+
+    Raises:
+        ExportError: there is none.
+    """
+    files = sorted(one for one in directory.glob("*") if one.suffix.lower() in _RECORDINGS)
+    if not files:
+        raise ExportError(
+            f"--calibration {directory} is not a directory with recordings: a model that hears "
+            "needs WAV, FLAC or MP3 files."
+        )
+    return files
+
+
+def recorded(
+    directory: Path, settings: LogMelSettings | WaveformSettings
+) -> list[NDArray[np.float64]]:
+    """Returns the first windows of each recording, or of some of them: (n_samples,) each.
+
+    Raises:
+        ExportError: one cannot be read, or there is none.
+    """
+    files = find_recordings(directory)
+    chosen = np.linspace(0, len(files) - 1, min(len(files), _MOST_WINDOWS)).astype(int)
+    each = _MOST_WINDOWS // len(chosen)
+    seconds = each * settings.n_samples / settings.sampling_rate
+    windows = []
+    for index in chosen:
+        try:
+            samples, rate = read_sound(files[index], seconds)
+        except RunnerError as error:
+            raise ExportError(f"{error}.") from None
+        samples = _resampled(samples, rate, settings.sampling_rate)
+        for first in range(0, len(samples), settings.n_samples):
+            part = samples[first : first + settings.n_samples]
+            windows.append(np.pad(part, (0, settings.n_samples - len(part))))
+    return windows
+
+
+def _resampled(samples: NDArray[np.float64], rate: int, target: int) -> NDArray[np.float64]:
+    """Leaves out, or adds as zeros, the frequencies that one rate has and the other has not."""
+    if rate == target:
+        return samples
+    count = max(1, len(samples) * target // rate)
+    spectrum = np.fft.rfft(samples)[: count // 2 + 1]
+    result: NDArray[np.float64] = np.fft.irfft(spectrum, count) * (count / len(samples))
+    return result
 
 
 def speech(settings: LogMelSettings | WaveformSettings, seed: int) -> NDArray[np.float64]:

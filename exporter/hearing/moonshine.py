@@ -41,8 +41,11 @@ from exporter.module.source import Inputs, Made
 from quant.scheme import Scheme
 
 
-def open_moonshine(directory: Path) -> HearingSource[Moonshine]:
+def open_moonshine(directory: Path, recordings: Path | None = None) -> HearingSource[Moonshine]:
     """
+    Args:
+        recordings: a directory of sound to calibrate on; None: the export makes it.
+
     Raises:
         ExportError: a file is missing or damaged, or the model is not supported.
     """
@@ -73,7 +76,7 @@ def open_moonshine(directory: Path) -> HearingSource[Moonshine]:
     def quantized(model: Moonshine, scheme: Scheme, listener: Listener) -> None:
         calibration = None
         if scheme.needs_calibration:
-            calibration = raw_calibration(directory, most_tokens, sound, ends)
+            calibration = raw_calibration(directory, most_tokens, sound, ends, recordings)
         quantize(model, scheme, calibration, listener.progress)
 
     return HearingSource(

@@ -18,6 +18,7 @@ from exporter.hearing.ctranslate2 import WhisperTensors, log_mel_of, transcripti
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
 from exporter.hearing.methods import ENCODER, TEXT_DECODER
 from exporter.hearing.moonshine import open_moonshine
+from exporter.hearing.openai import as_directory, open_one_file
 from exporter.hearing.quantize import quantize
 from exporter.hearing.scheme import hearing_scheme
 from exporter.hearing.source import HearingSource, model_facts
@@ -47,11 +48,13 @@ class HearingOptions:
     """One export.
 
     Attributes:
-        directory: the checkpoint, with the files of the tokenizer and the feature extractor.
+        directory: the checkpoint, with the files of the tokenizer and the feature extractor; or a
+            file, OpenAI's .pt or whisper.cpp's GGML.
         out: the `.pte` to write.
         scheme: how weights are stored.
         delegate: a name in delegates.DELEGATES.
         etrecord: file for the graphs that the profiler reads.
+        calibration: a directory of recordings; None: made sound.
     """
 
     directory: Path
@@ -59,6 +62,7 @@ class HearingOptions:
     scheme: Scheme = DEFAULT_SCHEME
     delegate: str = _DELEGATE
     etrecord: Path | None = None
+    calibration: Path | None = None
 
 
 def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> ModuleResult:
@@ -67,8 +71,12 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     Raises:
         ExportError, TokenizerError, DelegateError: with the sentence to show.
     """
-    directory, scheme = options.directory, hearing_scheme(options.scheme)
-    source = _opened(directory)
+    with as_directory(options.directory) as directory:
+        return _export(directory, options, listener)
+
+
+def _export(directory: Path, options: HearingOptions, listener: Listener) -> ModuleResult:
+    scheme, source = hearing_scheme(options.scheme), _opened(directory, options.calibration)
     tokenizer = compile_tokenizer(directory, directory, source.vocab_size, with_template=False)
     for note in tokenizer.notes:
         listener.note(note)
@@ -88,7 +96,7 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
 
     return export_made(
         module_options,
-        directory,
+        options.directory,
         make,
         {TOKENIZER: tokenizer.data, **source.blobs},
         listener,
@@ -97,14 +105,14 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
     )
 
 
-def _opened(directory: Path) -> HearingSource[Any]:
+def _opened(directory: Path, recordings: Path | None) -> HearingSource[Any]:
     if not is_ctranslate2(directory):
         if read_object(directory / CONFIG).get("model_type") == MOONSHINE_FAMILY.model_type:
-            return open_moonshine(directory)
-    return _whisper(directory)
+            return open_moonshine(directory, recordings)
+    return _whisper(directory, recordings)
 
 
-def _whisper(directory: Path) -> HearingSource[Whisper]:
+def _whisper(directory: Path, recordings: Path | None) -> HearingSource[Whisper]:
     checkpoint = open_whisper(directory)
     if is_ctranslate2(directory):
         sound = log_mel_of(checkpoint.config)
@@ -117,7 +125,9 @@ def _whisper(directory: Path) -> HearingSource[Whisper]:
     def quantized(model: Whisper, scheme: Scheme, listener: Listener) -> None:
         calibration = None
         if scheme.needs_calibration:
-            calibration = read_calibration(directory, checkpoint.config, sound, settings)
+            calibration = read_calibration(
+                directory, checkpoint.config, sound, settings, recordings
+            )
         quantize(model, scheme, calibration, listener.progress)
 
     spec = checkpoint.config
@@ -146,8 +156,10 @@ def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:
         config = FAMILY.spec(read_object(path))
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from None
-    files = open_files(directory)
-    weights = NamedTensors(files, {name: name for name in stored_names(files)})
+    weights = open_one_file(directory, config)
+    if weights is None:
+        files = open_files(directory)
+        weights = NamedTensors(files, {name: name for name in stored_names(files)})
     return _checked(Checkpoint(config, directory, _name(directory), weights, FAMILY))
 
 

@@ -66,7 +66,6 @@ def read_transcription(directory: Path, spec: WhisperSpec) -> Transcription:
     Raises:
         ExportError: a file is missing or damaged, or lacks a token.
     """
-    vocab_size = spec.vocab_size
     path = directory / _FILE
     if not path.is_file():
         raise ExportError(f"{directory} has no {_FILE}, which says how the model writes texts.")
@@ -151,7 +150,10 @@ def read_alignment_heads(
         return (
             isinstance(pair, list)
             and len(pair) == len(bounds)
-            and all(type(one) is int and 0 <= one < most for one, most in zip(pair, bounds))
+            and all(
+                type(one) is int and one in range(most)
+                for one, most in zip(pair, bounds, strict=True)
+            )
         )
 
     pairs = fields.get("alignment_heads") or []
@@ -160,7 +162,7 @@ def read_alignment_heads(
             f"{path} has alignment_heads that are not pairs of a layer, below {bounds[0]}, and a "
             f"head, below {bounds[1]}; take it from the same model."
         )
-    return tuple(sorted({(layer, head) for layer, head in pairs}))
+    return tuple(sorted((layer, head) for layer, head in pairs))
 
 
 def write_transcription(settings: Transcription) -> bytes:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from support.real_models import recordings, whisper
 from exporter.commands.cli import main
 from exporter.errors import ExportError
 from exporter.hearing.calibration import features_of as our_features
-from exporter.hearing.calibration import speech
+from exporter.hearing.calibration import recorded, speech
 from exporter.hearing.log_mel import LogMelSettings
 from exporter.hearing.pipeline import HearingOptions, export_hearing
 from exporter.module.pipeline import ModuleResult
@@ -178,6 +179,7 @@ def test_each_option_acts_or_is_refused(
         **{"--kv-cache": "int8", "--logit-bias": "5=1", "--schema-unsupported": "relax"},
         **{"--prompt-file": os.devnull, "--json-schema-file": os.devnull, "--json-schema": "{}"},
         **{"--grammar-file": os.devnull, "--task": "transcribe", "--format": "text"},
+        **{"--timestamps": "word"},
         **{name: str(tmp_path / "out") for name in ("--etdump", "--json", "--session")},
     }
     help = subprocess.run([cpp_build / "runner", "--help"], capture_output=True, text=True).stdout
@@ -228,6 +230,7 @@ def test_what_the_export_refuses(tmp_path: Path) -> None:
         ("--quant", "awq4"): "--quant awq4 is not supported for models that hear; use one of none",
         ("--group-size", "64"): "group size 64 has no effect with one scale a row",
         ("--delegate", "xnnpack"): "xnnpack does not support models that hear yet",
+        ("--calibration", str(tmp_path)): "has no effect with rtn8, which does not calibrate",
         ("--bits", "5"): "--bits has no effect on a model that hears",
         ("--explain",): "--explain does not support models that hear yet",
     }.items():
@@ -281,6 +284,35 @@ def test_sound_of_calibration_has_the_features_of_the_extractor() -> None:
     assert (samples != speech(settings, 1)).any()
     expected = features_of(samples.astype("f4"), models.WINDOW)[0]
     assert (our_features(samples, settings) - expected).abs().max() < 1e-3
+
+
+def test_recordings_of_calibration(cpp_build: Path, tmp_path: Path) -> None:
+    """Each is cut into windows; the last one is followed by silence."""
+    settings = LogMelSettings(RATE, 400, 160, 80, models.WINDOW * RATE)
+    with pytest.raises(ExportError, match="is not a directory with recordings"):
+        recorded(tmp_path, settings)
+    samples = spoken(3, 500)
+    write_wav(tmp_path / "a.wav", samples)
+    in_three = (samples.astype("f8") * 2**23).astype("<i4").view("u1").reshape(-1, 4)[:, :3]
+    twice = np.repeat(in_three, 2, axis=0).tobytes()  # two channels
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 2, RATE, 6 * RATE, 6, 24)
+    chunks = b"WAVE" + form + struct.pack("<4sI", b"data", len(twice)) + twice
+    (tmp_path / "b.WAV").write_bytes(struct.pack("<4sI", b"RIFF", len(chunks)) + chunks)
+    windows = recorded(tmp_path, settings)
+    padded = np.pad(samples, (0, RATE))
+    for window, right in zip(windows, [*np.split(padded, 2), *np.split(padded, 2)], strict=True):
+        assert np.abs(window - right).max() < 1e-6
+    tone = np.sin(2 * np.pi * 440 * np.arange(2 * 48000) / 48000).astype("<f4")
+    loud = (
+        write_wav(tmp_path / "a.wav", tone)
+        .read_bytes()
+        .replace(struct.pack("<I", RATE), struct.pack("<I", 48000), 1)
+    )
+    (tmp_path / "a.wav").write_bytes(loud)
+    assert np.abs(recorded(tmp_path, settings)[0] - tone[::3]).max() < 1e-3
+    (tmp_path / "c.wav").write_text("no sound")
+    with pytest.raises(ExportError, match="c.wav is not a WAV file"):
+        recorded(tmp_path, settings)
 
 
 def words_apart(one: list[str], other: list[str]) -> int:

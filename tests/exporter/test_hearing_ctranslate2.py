@@ -92,6 +92,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     config = {
         "suppress_ids": generation["suppress_tokens"],
         "suppress_ids_begin": generation["begin_suppress_tokens"],
+        "alignment_heads": generation["alignment_heads"],
         "lang_ids": [models.ENGLISH, models.GERMAN],
     }
     (other / "config.json").write_text(json.dumps(config))

@@ -55,8 +55,11 @@ def text_tokens(generated: torch.Tensor, special: range) -> list[int]:
 
 
 def segments_of(model: Any, samples: Any, window: int, **options: Any) -> list[dict[str, Any]]:
-    """transformers' segments of a sound, with times, and those of tokens if they are asked for; long
-    ones by windows of `window` seconds."""
+    """transformers' segments of a sound, with times, and those of tokens if they are asked for.
+
+    Args:
+        window: seconds of one; long sounds have several.
+    """
     extractor = transformers.WhisperFeatureExtractor(chunk_length=window)
     whole = {"truncation": False, "padding": "longest"} if len(samples) > window * RATE else {}
     given = extractor(

@@ -77,7 +77,7 @@ def write_whisper(
     }
     if aligned:
         last, heads = config.decoder_layers - 1, config.decoder_attention_heads
-        generation["alignment_heads"] = [[last, heads - 1], [0, 1], [last, 0]]
+        generation["alignment_heads"] = [[last, heads - 1], [0, heads // 2], [last, 0]]
     if languages:
         generation["lang_to_id"] = {"<|en|>": ENGLISH, "<|de|>": GERMAN}
         generation["task_to_id"] = {"translate": TRANSLATE, "transcribe": TRANSCRIBE}
