@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import quant.operators  # noqa: F401  (defines torch.ops.thimble.linear and embedding)
-from quant.operators import dequantized
+from quant.operators import dequantized, input_group, rounded_input
 from quant.rotation.inputs import rotate_blocks
 from quant.weight_type import WeightType
 
@@ -88,6 +88,12 @@ class QuantizedLinear(_Quantized):
             self.weight_type.levels,
             self.rotated,
         )
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """An input (..., in_features) as the weight sees it, (..., columns), float32."""
+        type = self.weight_type
+        grouped = input_group(type.group_size, type.levels)
+        return rounded_input(x, self.values.shape[1], self.rotated, grouped)
 
     def of_rows(self, rows: slice) -> "QuantizedLinear":
         """The linear that computes some of the outputs alone, over the same memory."""

@@ -69,11 +69,16 @@ def linear_of_floats(
 ) -> Tensor:
     """The same of a weight that is dequantized already, float32 (rows, columns), with inputs
     rounded in groups of `group_size`, or, if 0, per token."""
+    return F.linear(rounded_input(input, weight.shape[1], rotated, group_size), weight, bias)
+
+
+def rounded_input(input: Tensor, columns: int, rotated: int, group_size: int) -> Tensor:
+    """An input (..., in_features) as a weight of so many columns sees it: rotated, padded and
+    rounded, float32 (..., columns)."""
     input = rotate_blocks(input, rotated)
-    padding = weight.shape[1] - input.shape[-1]
+    padding = columns - input.shape[-1]
     padded = F.pad(input, (0, padding)) if padding else input
-    rounded = _rounded_groups(padded, group_size) if group_size else int8_round_trip(padded)
-    return F.linear(rounded, weight, bias)
+    return _rounded_groups(padded, group_size) if group_size else int8_round_trip(padded)
 
 
 def embedding(

@@ -15,6 +15,7 @@ from quant.layers.walk import load_finite
 from quant.machine.device import lent, move
 from quant.measure.quality import LogitComparison, Quality
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
+from quant.operators import dequantized
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.nearest import require_finite, round_weight
 from quant.rounding.solve import Statistics, solve
@@ -174,12 +175,14 @@ def _head_slices(model: CausalLM, hidden: Tensor) -> Iterator[tuple[slice, Tenso
     """The logits of hidden states, some rows of the head at a time."""
     head = model.lm_head
     hidden = model.model.get_submodule("norm")(hidden)
+    if isinstance(head, QuantizedLinear):
+        hidden = head.rounded(hidden)  # once for all rows
     for start in range(0, head.out_features, HEAD_ROWS):
         rows = slice(start, min(start + HEAD_ROWS, head.out_features))
         if isinstance(head, QuantizedLinear):
             part = head.of_rows(rows)
             move(part, hidden.device)
-            logits = part(hidden)
+            logits = F.linear(hidden, dequantized(part.values, part.scales), part.bias)
         else:
             bias = head_bias(model, rows, hidden.device)
             logits = F.linear(hidden, head.weight[rows].to(hidden.device), bias)
