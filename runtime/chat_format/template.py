@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import jinja2
@@ -93,8 +92,12 @@ class ChatTemplate:
         marks = _unused_characters(messages, tools)
         marked, functions = self._marked(messages, marks), self._marked(tools or [], marks)
         rendered, refusal = None, None
-        ways = product(self._forms(), attempts(marked, functions, self.source))
-        for n, (all_parts, (history, known)) in enumerate(ways):
+        ways = (
+            (all_parts, *way)
+            for all_parts in self._forms()
+            for way in attempts(marked, functions, self.source)
+        )
+        for n, (all_parts, history, known) in enumerate(ways):
             given = {**(variables or {}), "tools": known if known or n > 0 else None}
             try:
                 placed = _as_parts(self._placed(history, known), all_parts)

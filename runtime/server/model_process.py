@@ -273,11 +273,15 @@ class _Requests:
             return Refused(command.id, str(error))
 
     def _encode(self, prompt: str | list[int] | Pieces) -> str | Sequence[int]:
-        if isinstance(prompt, Pictured) or (prompt and isinstance(prompt[0], tuple)):
-            return self._pieces(prompt)  # type: ignore[arg-type]
-        if not isinstance(prompt, str) and any(token < 0 for token in prompt):  # type: ignore
+        if isinstance(prompt, str):
+            return prompt
+        if isinstance(prompt, Pictured):
+            return self._pieces(prompt)
+        pieces = [piece for piece in prompt if isinstance(piece, tuple)]
+        tokens = [token for token in prompt if isinstance(token, int)]
+        if any(token < 0 for token in tokens):  # rows of pictures, which are others' own
             raise RunnerError("a token of the prompt is below 0, which is not in the vocabulary")
-        return prompt  # type: ignore[return-value]
+        return self._pieces(pieces) if pieces else tokens
 
     def _pieces(self, prompt: Pieces) -> list[int]:
         if isinstance(prompt, Pictured):

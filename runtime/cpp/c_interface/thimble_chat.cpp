@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "c_interface/given_pictures.h"
+#include "c_interface/chat_turn.h"
 #include "c_interface/shared.h"
 #include "c_interface/thimble.h"
 #include "runner/chat.h"
@@ -14,11 +14,8 @@
 namespace {
 
 using thimble::check;
-using thimble::first_error;
-using thimble::generate_options;
 using thimble::given;
 using thimble::run_guarded;
-using thimble::to_callback;
 
 thimble::Status start(thimble_runner* runner, const char* system, size_t system_size) {
   std::string text(std::string_view(system, system_size));
@@ -75,35 +72,9 @@ void thimble_chat_end(thimble_runner* runner, int64_t conversation) {
 int thimble_chat_say(thimble_runner* runner, const char* message, size_t message_size,
                      const thimble_options* options, thimble_text_callback on_text, void* context,
                      int64_t* dropped_turns, char* error, size_t error_size) {
-  return thimble_chat_say_with_pictures(runner, message, message_size, /*pictures=*/nullptr,
-                                        /*count=*/0, options, on_text, context, dropped_turns,
-                                        error, error_size);
-}
-
-int thimble_chat_say_with_pictures(thimble_runner* runner, const char* message, size_t message_size,
-                                   const thimble_picture* pictures, size_t count,
-                                   const thimble_options* options, thimble_text_callback on_text,
-                                   void* context, int64_t* dropped_turns, char* error,
-                                   size_t error_size) {
-  return run_guarded(error, error_size, [&]() -> thimble::Status {
-    if (options == nullptr) options = &thimble::kDefaultOptions;
-    const thimble::Status right = first_error({given({{"runner", runner},
-                                                      {"message", message || message_size == 0},
-                                                      {"pictures", pictures || count == 0},
-                                                      {"on_text", on_text}}),
-                                               check(*options)});
-    if (!right.ok()) return right;
-    const auto seen = thimble::see_given(*runner->runner, pictures, count);
-    if (!seen.ok()) return seen.status();
-    runner->runner->clear_stats();
-    thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
-    if (!chat.ok()) return chat.status();
-    const thimble::GenerateOptions generate = generate_options(*options, *runner);
-    const thimble::Result<thimble::Chat::Question> question = chat->ask(
-        std::string(std::string_view(message, message_size)), generate.max_new_tokens, *seen);
-    if (!question.ok()) return question.status();
-    if (dropped_turns != nullptr) *dropped_turns = static_cast<int64_t>(question->dropped_turns);
-    return chat->answer(*question, generate, to_callback(on_text, context));
+  return run_guarded(error, error_size, [&] {
+    return thimble::take_turn(runner, message, message_size, /*pictures=*/{}, options, on_text,
+                              context, dropped_turns);
   });
 }
 

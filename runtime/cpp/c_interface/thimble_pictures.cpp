@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "c_interface/chat_turn.h"
 #include "c_interface/given_pictures.h"
 #include "c_interface/shared.h"
 #include "constraint/json.h"
@@ -82,6 +83,21 @@ int thimble_generate_with_pictures(thimble_runner* runner, const char* prompt, s
     runner->runner->model().program().recorder().note("prompt", std::string(text));
     return runner->runner->generate(*tokens, generate_options(*options, *runner),
                                     thimble::to_callback(on_text, context));
+  });
+}
+
+int thimble_chat_say_with_pictures(thimble_runner* runner, const char* message, size_t message_size,
+                                   const thimble_picture* pictures, size_t count,
+                                   const thimble_options* options, thimble_text_callback on_text,
+                                   void* context, int64_t* dropped_turns, char* error,
+                                   size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status right = given({{"runner", runner}, {"pictures", pictures || count == 0}});
+    if (!right.ok()) return right;
+    Result<Pictures> seen = thimble::see_given(*runner->runner, pictures, count);
+    if (!seen.ok()) return seen.status();
+    return thimble::take_turn(runner, message, message_size, std::move(*seen), options, on_text,
+                              context, dropped_turns);
   });
 }
 

@@ -54,7 +54,8 @@ bool renumber(const std::vector<SavedPicture>& saved, const Pictures& pictures,
 Status Runner::save(const std::string& path) const {
   const Result<SessionHandle*> session = own_session("saved");
   if (!session.ok()) return session.status();
-  const Status allowed = model_->file().check_output(path);
+  Status allowed = model_->file().check_output(path);
+  if (allowed.ok() && sight_.ok()) allowed = (*sight_)->load_methods();
   if (!allowed.ok()) return allowed;
   SavedSession saved;
   saved.fingerprint = model_->file().fingerprint();
@@ -81,6 +82,10 @@ Status Runner::restore(const std::string& path) {
   if (!session.ok()) return session.status();
   Result<SavedSession> saved = read_session(path, model_->file().fingerprint());
   if (!saved.ok()) return saved.status();
+  if (sight_.ok()) {
+    const Status loaded = (*sight_)->load_methods();
+    if (!loaded.ok()) return loaded;
+  }
   Result<Pictures> pictures = Pictures();
   if (!saved->pictures.empty()) {
     if (!sight_.ok()) return sight_.status();

@@ -42,6 +42,9 @@ class Sight {
 
   const PictureSettings& settings() const { return settings_; }
 
+  /// Loads the methods, if they are not: else computing does. A saved cache is of all that are.
+  Status load_methods();
+
   /// Takes a picture into a text behind `text`, those before it; its rows are computed when they
   /// are needed. Fails if all have more than `most_rows`, or if those of all texts have too many
   /// bytes. May be called from any thread.
@@ -72,7 +75,6 @@ class Sight {
   Sight(OpenProgram& program, PictureSettings settings)
       : program_(program), settings_(std::move(settings)) {}
   Status read_width();
-  Status load_methods();
   std::shared_ptr<SeenPicture> find(int64_t row) const;
   Status compute_tile(SeenPicture* picture, size_t tile);
   /// Writes the rows of tokens.

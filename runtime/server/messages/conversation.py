@@ -97,7 +97,8 @@ def _turns(message: Message) -> list[dict[str, Any]]:
     """A message, in front of it the results of functions that it tells."""
     if isinstance(message.content, str):
         return [{"role": message.role, "content": message.content}]
-    results, parts = [], []
+    results: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = []
     thoughts, calls = "", []
     for block in message.content:
         match block:
@@ -123,6 +124,7 @@ def _turns(message: Message) -> list[dict[str, Any]]:
     if thoughts:
         more["reasoning_content"] = thoughts
     is_text = all(part["type"] == "text" for part in parts)
-    content = "".join(part["text"] for part in parts) if is_text else parts
+    text = "".join(part["text"] for part in parts if is_text)
+    content: str | list[dict[str, Any]] = text if is_text else parts
     turn = {"role": message.role, "content": content, **more}
     return [*results, *([turn] if content or more or not results else [])]
