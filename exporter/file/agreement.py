@@ -126,12 +126,19 @@ def reference_logits(
 
 @torch.no_grad()
 def compare(reference: Reference, step: "Step") -> Agreement:
-    """Runs the finished program on the reference's tokens, call by call, and compares."""
+    """Runs the finished program on the reference's tokens, call by call, and compares.
+
+    Raises:
+        ExportError: it cannot be run.
+    """
     got, at = [], 0
-    for length in reference.lengths:
-        piece = reference.tokens[None, at : at + length]
-        got.append(step(piece, torch.tensor([at])))
-        at += length
+    try:
+        for length in reference.lengths:
+            piece = reference.tokens[None, at : at + length]
+            got.append(step(piece, torch.tensor([at])))
+            at += length
+    except RuntimeError as error:  # of ExecuTorch, as where no memory is left
+        raise ExportError(f"The file could not be run to check it ({error}); try again.") from None
     want, have = reference.logits, torch.cat(got)
     log_want, log_have = want.log_softmax(-1), have.log_softmax(-1)
     return Agreement(

@@ -38,7 +38,7 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
     _remove_abandoned(path)
     try:
         yield temporary
-        os.replace(temporary, path)
+        _rename(temporary, path)
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
@@ -48,6 +48,18 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    try:
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise
+        raise ExportError(
+            f"{path} cannot be written ({error.strerror}) and nothing was changed; choose another "
+            "place."
+        ) from None
 
 
 def check_outputs(
