@@ -168,7 +168,7 @@ def _state(
     layouts: Layouts, node: Node, placed: Sequence[Placed | None]
 ) -> tuple[Node, Node] | None:
     """Rows of hidden numbers and of cells (batch, units)."""
-    rows = [x and layouts.rows(node, x, x.index.shape[-1]) for x in placed]
+    rows = [None if x is None else layouts.rows(node, x, x.index.shape[-1]) for x in placed]
     return (rows[0], rows[1]) if rows[0] is not None and rows[1] is not None else None
 
 
