@@ -83,8 +83,8 @@ Examples:
     "--bits",
     metavar="B",
     type=float,
-    help="Mix 4 to 8 bits so that a weight takes B bits on average, scales included; 2 to 8 where "
-    "4 for every part would be too many.",
+    help="Mix 4 to 8 bits so that a weight takes B bits on average, scales included. Below what 4 "
+    "for every part would take, mix 2 to 8.",
 )
 @click.option(
     "--max-size",

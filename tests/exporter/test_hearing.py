@@ -186,6 +186,7 @@ def test_each_option_acts_or_is_refused(
     lines = [line for line in help.splitlines() if re.match(r"  (-\w, )?--\w", line)]
     listed = dict(re.findall(r"(--[a-z-]+\w)(?: (\S+))?", "\n".join(lines)))
     of_all = {"--threads", "--huge-pages", "--etdump", "--quiet", "--verify"}
+    of_all.add("--require-signature")
     works = {"--chat", "--embed", "--audio", "--input", "--output", "--method"}
     assert len(listed) > 45 and {"--stop", "--json-object", "--min-p"} < listed.keys()
     alone = ["--input", "x.npy"] if work == "--input" else [work, *["x.wav"] * (work == "--audio")]

@@ -15,7 +15,8 @@ bool has(const Names& names, std::string_view name) {
 // Those that choose what is done: which of them fit together is checked by themselves.
 const Names kWorks = {"--chat", "--embed", "--audio", "--input", "--output", "--method"};
 // What each kind of file takes.
-const Names kOfAll = {"--threads", "--huge-pages", "--etdump", "--quiet", "--verify"};
+const Names kOfAll = {"--threads", "--huge-pages", "--etdump",
+                      "--quiet",   "--verify",     "--require-signature"};
 const Names kOfSound = {"--prompt", "--prompt-file", "--seed",       "--temperature", "--language",
                         "--task",   "--format",      "--timestamps", "--no-fallback"};
 const Names kOfEmbeddings = {"--prompt", "--prompt-file", "--prompt-name"};
