@@ -12,8 +12,8 @@ std::string version_text() {
   text += " " EXECUTORCH_VERSION ": " THIMBLE_FEATURES;
   text += "\nreads programs of the CPU delegate up to version " +
           std::to_string(thimble_program_version());
-  text += ", sessions of versions " + std::to_string(kOldSessionVersion) + " and " +
-          std::to_string(kSessionVersion) + "\n";
+  text += ", sessions of versions " + std::to_string(kOldSessionVersion) + " to " +
+          std::to_string(kPictureVersion) + "\n";
   return text;
 }
 
