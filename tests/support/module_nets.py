@@ -235,7 +235,7 @@ class Folding(nn.Module):
         self.register_buffer("hidden", hidden)
         self.merge = nn.Linear(64, 24)
 
-    def forward(self, picture: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, picture: Tensor) -> tuple[Tensor, ...]:
         x = F.max_pool2d(self.stem(picture), 3, 2, 1)  # (batch, 16, 8, 8)
         shifted = x.permute(0, 2, 3, 1).roll((-2, -1), dims=(1, 2))
         windows = shifted.view(-1, 2, 4, 2, 4, 16).transpose(2, 3).reshape(-1, 16, 16)
@@ -247,7 +247,8 @@ class Folding(nn.Module):
         whole = rows.reshape(-1, 8, 8, 16).roll((2, 1), dims=(1, 2)).permute(0, 3, 1, 2)
         folded = self.merge(F.pixel_unshuffle(whole, 2).flatten(2).transpose(1, 2))
         bent = folded * (1 + torch.tanh(0.8 * (folded + 0.04 * folded**3)))
-        return bent, F.avg_pool2d(whole, 2).square(), whole[:, 3:9, 2:, ::3]
+        lines = F.adaptive_avg_pool2d(whole, (None, 2)).relu()
+        return bent, F.avg_pool2d(whole, 2).square(), whole[:, 3:9, 2:, ::3], lines
 
 
 class Odd(nn.Module):

@@ -198,16 +198,29 @@ def _is_planar(placed: Placed, places: int) -> bool:
 
 def pool(layouts: Layouts, node: Node) -> Placed | None:
     """The mean, or the largest number, of each window over a picture."""
-    given, placed = arguments(node), layouts.of_each_sample(args_of(node)[0])
-    if placed is None or placed.index.dim() != 4 or not is_float(node):
-        return None
-    _, channels, height, width = placed.index.shape
+    given = arguments(node)
     kernel = _both(given["kernel_size"], 2)
     stride = _both(given["stride"], 2) if given["stride"] else kernel
     padding, dilation = _both(given["padding"], 2), _both(given.get("dilation", 1), 2)
+    if given.get("divisor_override"):
+        return None
     largest = node.target is _aten.max_pool2d.default
-    places = _windows((height, width), (kernel, stride, padding, dilation), layouts.shape(node)[2:])
-    if places is None or given.get("divisor_override"):
+    return _pooled(layouts, node, (kernel, stride, padding, dilation), largest)
+
+
+def _pooled(
+    layouts: Layouts, node: Node, sides: Sequence[tuple[int, ...]], largest: bool
+) -> Placed | None:
+    """
+    Args:
+        sides: kernel, stride, padding and dilation.
+    """
+    placed = layouts.of_each_sample(args_of(node)[0])
+    if placed is None or placed.index.dim() != 4 or not is_float(node):
+        return None
+    _, channels, height, width = placed.index.shape
+    places = _windows((height, width), sides, layouts.shape(node)[2:])
+    if places is None:
         return None
     outside = places < 0
     if bool(outside.any()):
@@ -219,14 +232,14 @@ def pool(layouts: Layouts, node: Node) -> Placed | None:
         return None
     table = layouts.editing.fresh(node, places.flatten().int())
     pooled = layouts.editing.call(
-        node, _thimble.pool_rows.default, rows, table, prod(kernel), largest
+        node, _thimble.pool_rows.default, rows, table, prod(sides[0]), largest
     )
     shape = layouts.samples, *layouts.shape(node)[2:], channels
     return Placed(pooled, layouts.natural(pooled, shape).index.movedim(-1, 1))
 
 
 def mean(layouts: Layouts, node: Node) -> Placed | None:
-    """Over all places of each channel."""
+    """Over all places of each channel, or over equal parts of a picture."""
     given, placed = arguments(node), layouts.of_each_sample(args_of(node)[0])
     if placed is None or placed.factor is not None:
         return None
@@ -239,7 +252,11 @@ def mean(layouts: Layouts, node: Node) -> Placed | None:
     elif list(given["output_size"]) == [1, 1]:
         over = [dims - 2, dims - 1]
     else:
-        return None
+        sizes = list(zip(placed.index.shape[dims - 2 :], given["output_size"], strict=True))
+        if any(size % parts for size, parts in sizes):
+            return None
+        kernel = tuple(size // parts for size, parts in sizes)
+        return _pooled(layouts, node, (kernel, kernel, (0, 0), (1, 1)), False)
     left = [dim for dim in range(1, dims) if dim not in over]
     if not over or 0 in over or len(left) != 1:
         return None

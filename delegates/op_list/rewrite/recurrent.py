@@ -168,8 +168,10 @@ def _state(
     layouts: Layouts, node: Node, placed: Sequence[Placed | None]
 ) -> tuple[Node, Node] | None:
     """Rows of hidden numbers and of cells (batch, units)."""
-    rows = [None if x is None else layouts.rows(node, x, x.index.shape[-1]) for x in placed]
-    return (rows[0], rows[1]) if rows[0] is not None and rows[1] is not None else None
+    known = [x for x in placed if x is not None]
+    rows = [layouts.rows(node, x, x.index.shape[-1]) for x in known]
+    both = [one for one in rows if one is not None]
+    return (both[0], both[1]) if len(both) == 2 else None
 
 
 def _joined(layouts: Layouts, node: Node, parts: Sequence[Placed], dim: int) -> Placed | None:
