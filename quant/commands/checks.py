@@ -66,7 +66,7 @@ def _check_predicts(path: Path) -> None:
     facts = read_report(path).get("model")
     if facts is None or "task" in facts:
         kinds = {"embedding": "a model of embeddings", "transcription": "a model that hears"}
-        held = kinds.get((facts or {}).get("task"), "a module")
+        held = kinds.get(str((facts or {}).get("task")), "a module")
         raise QuantError(f"{path} holds {held}, not a language model; name a language model.")
 
 
