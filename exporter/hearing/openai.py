@@ -20,7 +20,6 @@ from exporter.errors import ExportError
 from exporter.hearing.ctranslate2 import log_mel_of
 from exporter.hearing.log_mel import mel_filters
 from exporter.hearing.ranked_tokenizer import (
-    BEHIND_LANGUAGES,
     END,
     NO_TIMESTAMPS,
     START,
@@ -160,7 +159,8 @@ def _write_generation(directory: Path) -> None:
         str(one.get("content")): one.get("id")
         for one in read_object(directory / _TOKENIZER).get("added_tokens") or []
     }
-    absent = [text for text in (END, START, *BEHIND_LANGUAGES) if type(tokens.get(text)) is not int]
+    needed = END, START, TRANSLATE, TRANSCRIBE, NO_TIMESTAMPS
+    absent = [text for text in needed if type(tokens.get(text)) is not int]
     if absent:
         raise ExportError(
             f"The tokenizer of {directory.name} has no token {absent[0]}; take it from the same "
@@ -180,7 +180,8 @@ def _write_generation(directory: Path) -> None:
         for found in (encode(sign), encode(f" {sign}")):
             if len(found) == 1 or sign in _NOTES:
                 suppressed.add(found[0])
-    suppressed |= {tokens[START], *(tokens[text] for text in BEHIND_LANGUAGES[:-1])}
+    # Tasks and what else stands before times, of which one has two names.
+    suppressed |= {tokens[START], *range(tokens[TRANSLATE], tokens[NO_TIMESTAMPS])}
     fields["suppress_tokens"] = sorted(suppressed)
     if read.vocab_size >= _ENGLISH:
         first, last = tokens[START], tokens[TRANSLATE]
