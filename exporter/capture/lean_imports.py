@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-# The second fails before the first; the last is else imported as the first program is captured.
-_COMPILERS = "torch._dynamo", "executorch.exir", "torch._functorch.aot_autograd"
+_COMPILERS = "torch._dynamo", "executorch.exir"  # which fails before the first
 _WIDTHS = "wcwidth"  # of Asian characters in tables; optional to the package that imports it
 # Imported for its functions that draw, which nothing calls.
 _DRAWS = "networkx"
