@@ -27,6 +27,7 @@ RUNNING = re.compile(r"[\w' ]+: (still running|\d+%), .*").fullmatch  # on a mac
 
 STAGES = [
     r"Starting PyTorch",
+    r"No file names a tokenizer_class, so tokenizer\.model is read as SentencePiece reads it\. .*",
     r"Measuring the effect of more bits: [\d.]+ s",
     r"Quantizing: [\d.]+ s",
     r"Capturing the program: [\d.]+ s",

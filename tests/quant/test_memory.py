@@ -261,7 +261,7 @@ def test_disk_is_used_only_where_memory_is_short(
     assert plan(one_layer_checkpoint, 50 * 10**9, "xnnpack", out)[0].directory is None
     monkeypatch.setattr("exporter.plan.memory._peaks", lambda *_, spilled: {"a": 5 - 4 * spilled})
     spill, notes = plan(one_layer_checkpoint, 3, "cpu", out)
-    assert spill.directory == tmp_path / "spill" and len(notes) == 1
+    assert spill.directory == tmp_path / "spill" and "to stay below" in notes[-1]
     monkeypatch.setattr("exporter.plan.memory.shutil.disk_usage", lambda _: Usage(free=1000))
     with pytest.raises(
         ExportError, match=r"spill has 1.0 kB free, but what .* in addition to the file's 0.4 kB"
