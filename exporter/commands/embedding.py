@@ -34,6 +34,7 @@ _OF_DECODERS = (
         "calibration",
     ),
     *("calibration_tokens", "max_context_len", "max_memory", "layer_errors"),
+    *("no_vision", "vision_quant", "calibration_images"),
 )
 
 

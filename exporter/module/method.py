@@ -22,7 +22,7 @@ from exporter.module.capture import (
 )
 from exporter.module.losses import nan_loss
 from exporter.module.quantize import Quantized
-from exporter.module.rounding import in_float64
+from exporter.module.rounding import without_rounding
 from exporter.module.samples import Sample, samples
 from exporter.module.shorter_signature import with_shorter
 from exporter.module.signature import Signature, signature_of
@@ -115,7 +115,7 @@ def check_method(
             return partial(open_file(), method=signature.name)
 
         integers = method.quantized is not None or has_integers(method.made.module)
-        exact = partial(in_float64, method.made.module)
+        exact = partial(without_rounding, method.made.module, method.quantized is None)
         agreement = compare(open_method, tried, expected, signature, integers, exact)
         if method.made.refuses_nan:
             signature = _with_losses(method, open_method)

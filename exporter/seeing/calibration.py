@@ -21,7 +21,8 @@ _CALIBRATED, _MEASURED = 12, 4  # tiles, at most
 class CalibrationTiles:
     """
     Attributes:
-        calibrated, measured: float32 (1, 3, height, width) each, of different pictures.
+        calibrated, measured: float32 (1, 3, height, width) each, of different pictures; what is
+            calibrated on is empty where nothing is calibrated.
     """
 
     calibrated: Sequence[Tensor]
@@ -49,18 +50,19 @@ def find_pictures(directory: Path) -> list[Path]:
     return paths
 
 
-def read_tiles(directory: Path, settings: bytes) -> CalibrationTiles:
+def read_tiles(directory: Path, settings: bytes, calibrates: bool) -> CalibrationTiles:
     """Reads some of a directory's pictures as the model is given them.
 
     Args:
         settings: as write_picture() returns them.
+        calibrates: whether more than what is measured on is needed.
 
     Raises:
         ExportError: there are too few, or one cannot be read.
     """
     paths = find_pictures(directory)
     held_out = paths[_EVERY - 1 :: _EVERY] or paths[-1:]
-    rest = [path for path in paths if path not in held_out]
+    rest = [path for path in paths if calibrates and path not in held_out]
 
     def tiles_of(path: Path) -> list[Tensor]:
         try:
@@ -79,8 +81,9 @@ def _some(
     paths: Sequence[Path], most: int, tiles_of: Callable[[Path], list[Tensor]]
 ) -> list[Tensor]:
     """Returns tiles of pictures all over the directory: of each the whole and parts."""
-    used = paths[:: -(-len(paths) // (most // 2))]
-    each, some = most // len(used), list[Tensor]()
+    some: list[Tensor] = []
+    used = paths[:: max(1, -(-len(paths) // (most // 2)))]
+    each = most // max(1, len(used))
     for path in used:
         tiles = tiles_of(path)
         count = min(each, len(tiles))

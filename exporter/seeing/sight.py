@@ -114,7 +114,7 @@ def _tiles(
             )
         return None
     try:
-        return read_tiles(images or PICTURES, settings)
+        return read_tiles(images or PICTURES, settings, scheme.needs_calibration)
     except ExportError as error:
         if images is not None or scheme.needs_calibration:
             raise
