@@ -73,7 +73,7 @@ class Chat:
         answer = read_options(max_new_tokens, options, self._runner.sampling)
         self._dropped_turns.value = 0
         dropped_turns = ctypes.byref(self._dropped_turns)
-        say = library().thimble_chat_say
+        say: Callable[..., int] = library().thimble_chat_say
         if isinstance(message, list | tuple):
             with_pictures = PictureMessage(message)
             say, message = with_pictures.say, with_pictures.text

@@ -19,8 +19,13 @@ class Part(Fields):
     """A part of a message, of a function's result or of reasoning."""
 
     type: Literal[
-        *("input_text", "input_image", "output_text", "text"),
-        *("refusal", "reasoning_text", "summary_text"),
+        "input_text",
+        "input_image",
+        "output_text",
+        "text",
+        "refusal",
+        "reasoning_text",
+        "summary_text",
     ]
     text: str | None = None
     refusal: str | None = None
