@@ -18,10 +18,15 @@ from runtime.server.requests import (
 class Part(Fields):
     """A part of a message, of a function's result or of reasoning."""
 
-    type: (
-        Literal["input_text", "input_image", "output_text", "text"]
-        | Literal["refusal", "reasoning_text", "summary_text"]
-    )
+    type: Literal[
+        "input_text",
+        "input_image",
+        "output_text",
+        "text",
+        "refusal",
+        "reasoning_text",
+        "summary_text",
+    ]
     text: str | None = None
     refusal: str | None = None
     image_url: str | None = None
