@@ -142,7 +142,7 @@ def fuzz(target: str, seeds: list[bytes], seconds: int) -> tuple[int, int, bool]
     ]
     command = [BUILD / f"fuzz_{target}", corpus, *limits, f"-artifact_prefix={found}/{target}-"]
     ended = subprocess.run(
-        [*command, "-print_final_stats=1", "-max_len=65536"],
+        [*command, "-print_final_stats=1", "-max_len=1048576"],
         capture_output=True,
         text=True,
         errors="replace",

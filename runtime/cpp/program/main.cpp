@@ -1,6 +1,7 @@
 /// The command line: writes the text to standard output, everything else to standard error.
 
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <new>
 #include <random>
@@ -227,6 +228,9 @@ int main(int argc, char** argv) {
     return thimble::run_command(argc, argv);
   } catch (const std::bad_alloc&) {  // a sentence of its own would need memory
     std::fputs("runner: there is not enough memory: free some, or ask for less\n", stderr);
+    return thimble::kFailed;
+  } catch (const std::exception& thrown) {  // as where the system starts no further thread
+    std::fprintf(stderr, "runner: it failed: %s\n", thrown.what());
     return thimble::kFailed;
   }
 }
