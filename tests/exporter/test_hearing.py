@@ -25,6 +25,7 @@ from support.hearing import (
     write_wav,
 )
 from support.real_models import recordings, whisper
+from support.tiers import checked
 
 from exporter.commands.cli import main
 from exporter.errors import ExportError
@@ -260,7 +261,7 @@ def test_what_the_export_refuses(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-@pytest.mark.parametrize("name", ["rtn8", "gptq4"])
+@pytest.mark.parametrize("name", ["rtn8", *checked(["gptq4"])])
 def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
     """The file computes what the model of integers does, in one call a method, and is smaller."""
     model = models.write_whisper(
