@@ -4,13 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "c_interface/shared.h"
 #include "picture/read_picture.h"
 
 namespace thimble {
-namespace {
 
-Result<Picture> read(const thimble_picture& given, const std::string& name) {
+Result<Picture> read_given(const thimble_picture& given, const std::string& name) {
+  if (given.data == nullptr) return Status::error(name + " is null, but must not be");
   if (given.width == 0 && given.height == 0) {
     return read_picture(given.data, given.size, name);
   }
@@ -30,16 +29,13 @@ Result<Picture> read(const thimble_picture& given, const std::string& name) {
   return picture;
 }
 
-}  // namespace
-
 Result<Pictures> see_given(const Runner& runner, const thimble_picture* pictures, size_t count) {
   Pictures seen;
   for (size_t i = 0; i < count; ++i) {
     const std::string name = count == 1 ? "the picture" : "picture " + std::to_string(i + 1);
-    Status status = first_error(
-        {given({{name.c_str(), pictures[i].data != nullptr}}), runner.sight().status()});
+    Status status = runner.sight().status();
     if (!status.ok()) return status;
-    const Result<Picture> picture = read(pictures[i], name);
+    const Result<Picture> picture = read_given(pictures[i], name);
     if (!picture.ok()) return picture.status();
     status = runner.see(*picture, &seen);
     if (!status.ok()) return status;
