@@ -10,7 +10,7 @@
 
 namespace thimble {
 
-/// The pixels of a picture, which errors call by a name.
+/// Decodes a picture; `name` is what to call it.
 Result<Picture> read_given(const thimble_picture& given, const std::string& name);
 
 /// Takes pictures into a text of the runner's model, in order, one decoded at a time. Fails with
