@@ -1,10 +1,13 @@
 """Explains what an export does with each line of a model, and why, without writing a file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from torch.export import ExportedProgram
+
 from delegates import DelegationReport, Limits, Unfused, get_limits
+from delegates.contract import Delegate
 from exporter.capture.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.capture.program import capture
 from exporter.capture.shapes import Shapes, explain_shapes, noting_conditions
@@ -97,6 +100,30 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         program = capture(model, context, seq_len)
     spec = model.config
     del model
+    explained = explain_program(plan.scheme, program, lines, delegate, listener)
+    limits, item_bytes = _cache_keeper(plan, explained.delegation)
+    return replace(
+        explained,
+        scheme=name,
+        rotation=rotation,
+        cache_type=_TYPES[item_bytes],
+        caches=kv_caches(spec, limits, item_bytes, context, seq_len),
+        states=states(spec),
+    )
+
+
+def explain_program(
+    scheme: Scheme,
+    program: ExportedProgram,
+    lines: Mapping[str, str],
+    delegate: Delegate,
+    listener: Listener,
+) -> Explanation:
+    """Lowers a captured program, which has no caches and no states.
+
+    Args:
+        lines: of noting_conditions() while it was captured.
+    """
     shapes = explain_shapes(program, lines)
     captured = operators_by_line(program.graph)
     listener.stage("lower")
@@ -108,17 +135,15 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         changes = decompositions(captured, operators_by_line(edge.graph))
         if hasattr(delegate, "why_unfused"):
             unfused = delegate.why_unfused(edge)
-    limits, item_bytes = _cache_keeper(plan, lowered.report)
-    caches = kv_caches(spec, limits, item_bytes, context, seq_len)
     return Explanation(
-        scheme=name,
-        rotation=rotation,
+        scheme=scheme.name,
+        rotation="none",
         shapes=shapes,
         decompositions=changes,
         delegation=lowered.report,
-        cache_type=_TYPES[item_bytes],
-        caches=caches,
-        states=states(spec),
+        cache_type="",
+        caches=(),
+        states=(),
         unfused=unfused,
     )
 

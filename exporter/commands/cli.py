@@ -247,14 +247,17 @@ def _export(request: Request) -> None:
     hearing = names_hearing(request)
     if hearing and (request.explain or request.explain_json is not None):
         raise click.UsageError("--explain does not support models that hear yet.")
-    from exporter.commands.embedding import names_encoder, run_embedding_export
+    from exporter.commands import embedding
 
-    encoder = names_encoder(request)
-    if encoder and (request.explain or request.explain_json is not None):
-        raise click.UsageError("--explain does not support models of embeddings yet.")
+    encoder = embedding.names_encoder(request)
+    source = click.get_current_context().get_parameter_source("scheme")
+    default = source is ParameterSource.DEFAULT
     if request.explain or request.explain_json is not None:
         if request.out is not None or request.etrecord is not None:
             raise click.UsageError("--explain exports nothing; leave out --out and --etrecord.")
+        if encoder:
+            embedding.run_embedding_explain(request, default)
+            return
         from exporter.commands.explain import run_explain
 
         run_explain(request)
@@ -265,9 +268,7 @@ def _export(request: Request) -> None:
         run_hearing_export(request, _options_given())
         return
     if encoder:
-        source = click.get_current_context().get_parameter_source("scheme")
-        default = source is ParameterSource.DEFAULT
-        run_embedding_export(request, request.out, default)
+        embedding.run_embedding_export(request, request.out, default)
         return
     from exporter.commands.export import run_export
 

@@ -20,7 +20,10 @@ from quant.scheme import Scheme, scheme_from_text
 
 if TYPE_CHECKING:
     from exporter.embedding.pipeline import EmbeddingResult
+    from exporter.explain import Explanation
+    from exporter.listener import Listener
 
+_UNWRITTEN = Path("model.pte")  # of an explanation
 # Options of decoders alone, by their fields in Request.
 _OF_DECODERS = (
     *(
@@ -102,7 +105,35 @@ def run_embedding_export(request: Request, out: Path, default: bool) -> None:
     summarize(out, lambda: _show(result, request.etrecord, seconds))
 
 
-def _check(request: Request, out: Path, default: bool) -> Scheme:
+def run_embedding_explain(request: Request, default: bool) -> None:
+    """Prints what an export would do with each line, and writes it to the file of --explain-json.
+
+    Exits as run_embedding_export() does.
+    """
+    scheme = _check(request, request.explain_json, default)
+    silence_known_noise()
+    with importing():
+        from exporter.commands.explain import show_explanation
+        from exporter.embedding.explain import explain_embedding
+        from exporter.embedding.pipeline import EmbeddingOptions
+
+    named = _named(request)
+    assert named is not None
+
+    def explain(listener: "Listener") -> "Explanation":
+        options = EmbeddingOptions(
+            directory=_directory(named),
+            out=_UNWRITTEN,
+            scheme=scheme,
+            max_seq_len=request.max_seq_len,
+            delegate=request.delegate,
+        )
+        return explain_embedding(options, listener)
+
+    show_explanation(explain, request.explain_json)
+
+
+def _check(request: Request, out: Path | None, default: bool) -> Scheme:
     """Returns the scheme to store the weights in; exits with 2 if an option is not valid."""
     with checking():
         check_file(request.delegate, out, request.etrecord)

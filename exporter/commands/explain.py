@@ -1,7 +1,7 @@
 """`python -m exporter --explain`: the reasons for the program's form, by line of the model."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from quant.machine.memory_size import show_size
 if TYPE_CHECKING:
     from exporter.capture.shapes import Shapes, Size
     from exporter.explain import Explanation
+    from exporter.listener import Listener
     from exporter.plan.kv_caches import KvCaches, States
 
 _UNWRITTEN = Path("model.pte")  # required by the options, never written
@@ -33,10 +34,9 @@ def run_explain(request: Request) -> None:
     silence_known_noise()
     with importing():
         from exporter.explain import explain_export
-        from exporter.file.replacing import replacing
         from exporter.options import ExportOptions
 
-    with working() as display:
+    def explain(display: "Listener") -> "Explanation":
         adapter, adapters = split_adapters(request.adapter)
         options = ExportOptions(
             model=request.model,
@@ -49,11 +49,23 @@ def run_explain(request: Request) -> None:
             max_seq_len=request.max_seq_len,
             delegate=request.delegate,
         )
-        with replacing(json_file) as temporary:
-            explanation = explain_export(options, display)
-            if temporary is not None:
-                text = json.dumps(explanation.to_dict(), indent=1)
-                temporary.write_text(text + "\n", encoding="utf-8")
+        return explain_export(options, display)
+
+    show_explanation(explain, json_file)
+
+
+def show_explanation(
+    explain: Callable[["Listener"], "Explanation"], json_file: Path | None
+) -> None:
+    """Prints an explanation, and writes it to a file if there is one; exits with 1 if the work
+    failed."""
+    from exporter.file.replacing import replacing
+
+    with working() as display, replacing(json_file) as temporary:
+        explanation = explain(display)
+        if temporary is not None:
+            text = json.dumps(explanation.to_dict(), indent=1)
+            temporary.write_text(text + "\n", encoding="utf-8")
     click.echo(describe(explanation))
 
 

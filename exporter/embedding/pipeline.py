@@ -82,7 +82,7 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
     Raises:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
-    _require_delegate(options.delegate)
+    require_delegate(options.delegate)
     options = replace(options, scheme=stored_scheme(options.scheme))
     check_outputs(options.out, options.etrecord, [options.directory])
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
@@ -93,11 +93,11 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
         )
         for note in compiled.notes:
             listener.note(note)
-        model = _empty(checkpoint.config, settings.spec)
+        model = empty_model(checkpoint.config, settings.spec)
         checkpoint.check(model)
         texts = [reader.encode(sentence) for sentence in held_out_sentences()]
         listener.stage("load" if options.scheme.name == "none" else "quantize")
-        rows = _rows(checkpoint.config, reader)
+        rows = rows_of_call(checkpoint.config, reader)
         reference = _reference(checkpoint, settings, texts, rows)
         calibration = _calibration(options.scheme, reader)
         load_quantized(model, checkpoint, options.scheme, calibration, listener.progress)
@@ -142,7 +142,7 @@ def capture(model: EmbeddingModel, rows: int) -> ExportedProgram:
     return program
 
 
-def _require_delegate(name: str) -> None:
+def require_delegate(name: str) -> None:
     get_delegate(name)  # refuses a name that is not known
     if name != _DELEGATE:
         raise ExportError(
@@ -159,7 +159,7 @@ def _require_whole(lowered: Lowered) -> None:
         )
 
 
-def _empty(encoder: AnyEncoderSpec, embedding: EmbeddingSpec) -> EmbeddingModel:
+def empty_model(encoder: AnyEncoderSpec, embedding: EmbeddingSpec) -> EmbeddingModel:
     with torch.device("meta"):
         return EmbeddingModel(encoder, embedding)
 
@@ -171,7 +171,7 @@ def _reference(
     rows: int,
 ) -> Tensor:
     """Returns the embeddings of the model in floats."""
-    model = _empty(checkpoint.config, settings.spec)
+    model = empty_model(checkpoint.config, settings.spec)
     checkpoint.load_into(model, "")
     model.setup_positions(rows)
     return float_rows(model.eval(), texts)
@@ -194,13 +194,13 @@ def _calibration(scheme: Scheme, reader: TextReader) -> Tensor | None:
     return reader.windows(calibration_text(), *_CALIBRATION)
 
 
-def _rows(spec: AnyEncoderSpec, reader: TextReader) -> int:
+def rows_of_call(spec: AnyEncoderSpec, reader: TextReader) -> int:
     """Returns the most rows of a call."""
     return max(reader.max_seq_len, min(LEAST_ROWS, spec.max_seq_len))
 
 
 def _constant_methods(spec: AnyEncoderSpec, reader: TextReader) -> dict[str, object]:
-    rows = _rows(spec, reader)
+    rows = rows_of_call(spec, reader)
     return {
         "get_max_seq_len": rows,
         "get_max_context_len": rows,
@@ -218,7 +218,7 @@ def _describe(
 ) -> Report:
     """Returns the report in the file, of what is known before it is checked."""
     spec, type = checkpoint.config, options.scheme.type
-    shapes = [p.numel() for p in _empty(spec, settings.spec).parameters()]
+    shapes = [p.numel() for p in empty_model(spec, settings.spec).parameters()]
     return {
         "model": {
             "name": options.name or checkpoint.name,

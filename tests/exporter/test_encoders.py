@@ -122,10 +122,22 @@ def test_commands_of_language_models_say_what_it_is(
         (devtools, ["compare", pte, "--checkpoint", directory], f"{pte} holds a model of embedd"),
         (quant, ["eval", pte, "--text", __file__], f"{pte} holds a model of embeddings, not a"),
         (quant, ["eval", directory, "--text", __file__, "--against", pte], f"{pte} holds a model"),
-        (main, [directory, "--explain"], "--explain does not support models of embeddings yet."),
     ):
         result = CliRunner().invoke(command, arguments)
         assert result.exit_code == 2 and f"Error: {sentence}" in result.stderr, result.output
+
+
+def test_what_an_export_would_do(bert: tuple[Path, BertModel], tmp_path: Path) -> None:
+    directory, json_file = str(bert[0]), tmp_path / "why.json"
+    result = CliRunner().invoke(main, [directory, "--explain-json", str(json_file)])
+    assert result.exit_code == 0, result.output
+    assert "operators that cpu does not run (1 call runs the others):\n  none" in result.output
+    explained = json.loads(json_file.read_text())
+    assert explained["scheme"] == "rtn8" and explained["caches"] == []
+    assert explained["delegation"]["calls"] == 1
+    assert [size["least"] for size in explained["shapes"]["varying"]] == [1]
+    with_out = CliRunner().invoke(main, [directory, "--explain", "--out", str(tmp_path / "m.pte")])
+    assert with_out.exit_code == 2 and "--explain exports nothing" in with_out.stderr
 
 
 def test_every_operator_has_a_line_of_the_model(
