@@ -183,9 +183,8 @@ def _codes(values: NDArray[np.int8], format: Format) -> NDArray[np.uint8]:
     if format in CHOSEN:
         table = [sum(value > number for value in CHOSEN[format]) for number in range(-8, 9)]
         return np.array(table, dtype=np.uint8)[values + 8]
-    mask, largest = np.uint8((1 << format.bits) - 1), np.uint8((1 << format.bits - 1) - 1)
-    codes: NDArray[np.uint8] = (values.view(np.uint8) & mask) ^ largest
-    return codes  # modulo 1 << bits
+    all_bits, largest = np.uint8((1 << format.bits) - 1), np.uint8((1 << format.bits - 1) - 1)
+    return (values.view(np.uint8) & all_bits) ^ largest  # modulo 1 << bits
 
 
 def _store_codes(
