@@ -143,6 +143,17 @@ class Sampling(_Numbers, Constrained):
         return {name: value for name, value in options.items() if value not in (None, {})}
 
 
+def refuse_others(part: Fields, own: str) -> None:
+    """Refuses a part that has what belongs to another type: it would be lost.
+
+    Raises:
+        ValueError: it has.
+    """
+    for other in ("text", "refusal", "image_url"):
+        if other != own and getattr(part, other):
+            raise ValueError(f"a part with {own} has {other} too: make two parts of it")
+
+
 class ImageUrl(Fields):
     url: str = Field(description="a data URL; https of a host that the server is allowed to ask")
     detail: Literal["auto", "low", "high", "original"] | None = Field(None, description="no effect")
@@ -158,6 +169,7 @@ class Part(Fields):
     def _complete(self) -> "Part":
         if self.type == "image_url" and self.image_url is None:
             raise ValueError("a part of the type image_url needs image_url")
+        refuse_others(self, self.type)
         return self
 
 

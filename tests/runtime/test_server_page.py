@@ -160,22 +160,44 @@ def test_a_picture_is_asked_about(
     with serving(f"eyes={seeing_model[0]}", "--threads", "1") as server:
         page.show(server.address + "/", 360, 740, False)
         page.wait("!document.getElementById('add').hidden")
-        files = (
-            f"window.data = new DataTransfer(); data.items.add(new File([Uint8Array.from("
-            f"atob('{data}'), c => c.charCodeAt(0))], 'x.png', {{type: 'image/png'}}));"
-        )
         page.run(
-            files + "document.getElementById('files').files = data.files;"
+            "window.file = (name, type, bytes) => new File([bytes], name, {type});"
+            f"window.bytes = Uint8Array.from(atob('{data}'), c => c.charCodeAt(0));"
+            "window.transfer = (...files) => { const made = new DataTransfer();"
+            "files.forEach(one => made.items.add(one)); return made; };"
+            "window.paste = (data) => document.getElementById('text').dispatchEvent("
+            "new ClipboardEvent('paste', {clipboardData: data, cancelable: true}))"
+        )
+        picked = "file('x.png', 'image/png', bytes)"
+        page.run(
+            f"document.getElementById('files').files = transfer({picked}).files;"
             "document.getElementById('files').dispatchEvent(new Event('change'))"
         )
         page.wait(f"{shown} == 1")
-        page.run(
-            "document.getElementById('text').dispatchEvent(new ClipboardEvent('paste', "
-            "{clipboardData: data, cancelable: true}))"
-        )
+        assert page.run(f"paste(transfer({picked}))") is False  # the browser pastes nothing more
         page.wait(f"{shown} == 2")
         page.run("document.querySelector('#pictures button').click()")
         page.wait(f"{shown} == 1")
+        # Of several files, those that are pictures are taken; text beside them is pasted too.
+        page.run(
+            f"window.cells = transfer(file('x.gif', 'image/gif', bytes), {picked});"
+            "cells.setData('text/plain', 'cells')"
+        )
+        assert page.run("paste(cells)") is True
+        page.wait(f"{shown} == 2")
+        page.wait("document.getElementById('status').textContent.includes('x.gif is not a pic')")
+        # What the server refuses comes back, before what was added meanwhile.
+        page.run("paste(transfer(file('bad.png', 'image/png', 'no picture')))")
+        page.wait(f"{shown} == 3")
+        write(page, "What?")
+        page.run(f"document.getElementById('text').value = 'And?'; paste(transfer({picked}))")
+        page.wait(f"{IDLE} && document.getElementById('status').textContent.startsWith('Error: p')")
+        page.wait(f"{shown} == 4")
+        assert page.run("document.getElementById('text').value") == "What?\nAnd?"
+        page.complaints.clear()  # the browser's own line of the refused request
+        for left in (3, 2, 1):
+            page.run("[...document.querySelectorAll('#pictures button')].at(-1).click()")
+            page.wait(f"{shown} == {left}")
         page.run("document.getElementById('max_tokens').value = '8'")
         write(page, "What?")
         page.wait(f"({TEXTS}).length == 2 && {IDLE}")

@@ -86,6 +86,8 @@ def test_each_interface_takes_a_picture(
     assert told["message"]["content"] == right
     told = post(server, "/api/generate", {**base, "prompt": "What?", "images": [BASE64]}).json()
     assert told["response"] == right
+    alone = post(server, "/api/generate", {**base, "images": [BASE64]}).json()
+    assert alone["done_reason"] == "length" and alone["prompt_eval_count"] == count - len("What?")
     assert "vision" in post(server, "/api/show", {"model": "eyes"}).json()["capabilities"]
 
 
@@ -125,6 +127,34 @@ def test_what_is_refused(server: Server, tmp_path: Path) -> None:
     turn = {"role": "user", "content": "What?", "images": [BASE64]}
     told = post(server, "/api/chat", {"model": "words", "messages": [turn]}).json()
     assert "does not see" in told["error"]
+    called = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    shown_part = {"type": "input_image", "image_url": URL}
+    lost: dict[str, Any] = {
+        "a part with text has image_url too": {
+            "role": "user",
+            "content": [{"type": "input_text", "text": "What?", "image_url": URL}],
+        },
+        "a part with image_url has text too": {
+            "role": "user",
+            "content": [{**shown_part, "text": "What?"}],
+        },
+        "is of the role assistant": {"role": "assistant", "content": [shown_part]},
+        "reasoning has no pictures": {"type": "reasoning", "content": [shown_part]},
+        "is of the role tool": {
+            "type": "function_call_output",
+            "call_id": "c",
+            "output": [shown_part],
+        },
+    }
+    for sentence, item in lost.items():
+        asked_items = [{"role": "user", "content": "Look."}, called, item]
+        answer = post(server, "/v1/responses", {"model": "eyes", "input": asked_items})
+        assert answer.status_code == 400, (sentence, answer.text)
+        assert sentence in answer.json()["error"]["message"], answer.text
+    both = {"type": "image_url", "image_url": {"url": URL}, "text": "What?"}
+    body = {"model": "eyes", "messages": [{"role": "user", "content": [both]}]}
+    told = post(server, "/v1/chat/completions", body).json()
+    assert "a part with image_url has text too" in told["error"]["message"]
     tokens = {"model": "eyes", "prompt": [5, -1], "max_tokens": 1}  # rows of others' pictures
     assert post(server, "/v1/completions", tokens).status_code == 400
     one = post(server, "/v1/chat/completions", asked(url(png(picture(1, 1)))))

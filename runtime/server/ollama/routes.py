@@ -56,7 +56,7 @@ def routes(answering: Answering) -> list[Route]:
         def replies(prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
             return OllamaAnswers(body.model, readers[0], GenerateLines(), prompts)
 
-        if not body.prompt:
+        if not body.prompt and not body.images:
             return await loaded(request, body, GenerateLines())
         async with answering.turn(request, body.model, keep=body.keep) as turn:
             if not body.raw and turn.model.template is not None:

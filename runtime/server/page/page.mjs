@@ -151,8 +151,9 @@ async function reply() {
   find("send").textContent = "Send";
   if (problem && !answered.content) {
     for (const { element } of messages.splice(-2)) element.remove();
-    find("text").value ||= question.content;
-    pictures.put(question.images);
+    const later = find("text").value; // what was written and added while it was asked
+    find("text").value = later ? `${question.content}\n${later}` : question.content;
+    pictures.put([...question.images, ...pictures.take()]);
   } else if (!answered.content) {
     showNothing(answered.element);
   }
@@ -201,9 +202,9 @@ find("form").addEventListener("submit", (event) => {
   reply();
 });
 async function add(files) {
+  say(""); // before it waits: what is said meanwhile stays
   try {
     await pictures.add(files);
-    say("");
   } catch (error) {
     say(`Error: ${error.message}`);
   }
@@ -218,7 +219,8 @@ for (const [kind, place] of [["paste", find("text")], ["drop", document], ["drag
   place.addEventListener(kind, (event) => {
     const files = filesOf(event);
     if (find("add").hidden || (files.length === 0 && kind !== "dragover")) return;
-    event.preventDefault();
+    // What has text too, such as cells of a table, is also pasted as text.
+    if (!event.clipboardData?.types.includes("text/plain")) event.preventDefault();
     if (files.length > 0) add(files);
   });
 }

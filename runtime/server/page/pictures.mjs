@@ -26,15 +26,15 @@ export class Pictures {
     this.#row = row;
   }
 
-  /** Adds files; those that are no pictures are an error. */
+  /** Adds files; those that are no pictures are an error, after the others are added. */
   async add(files) {
-    for (const file of files) {
-      if (!TYPES.includes(file.type)) {
-        throw new Error(`${file.name} is not a picture: choose a PNG, JPEG or WebP file.`);
-      }
+    const isPicture = ({ type }) => TYPES.includes(type);
+    for (const file of files.filter(isPicture)) {
       this.#urls.push(await read(file));
       this.#show();
     }
+    const other = files.find((file) => !isPicture(file));
+    if (other) throw new Error(`${other.name} is not a picture: choose a PNG, JPEG or WebP file.`);
   }
 
   /** Returns all, and has none from then on. */

@@ -29,7 +29,7 @@ def messages_of(given: str | Sequence[Item]) -> list[Message]:
     for item in given:
         match item:
             case InputMessage(role="assistant"):
-                _assistant(messages, "content").update(content=_text(item.content))
+                _assistant(messages, "content").update(content=_content(item.content))
             case InputMessage():
                 messages.append({"role": item.role, "content": _content(item.content)})
             case ReasoningItem():
@@ -40,9 +40,8 @@ def messages_of(given: str | Sequence[Item]) -> list[Message]:
                 call = {"id": item.call_id, "type": "function", "function": function}
                 _assistant(messages).setdefault("tool_calls", []).append(call)
             case FunctionOutput():
-                messages.append(
-                    {"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)}
-                )
+                answered = {"tool_call_id": item.call_id, "content": _content(item.output)}
+                messages.append({"role": "tool", **answered})
     return messages
 
 

@@ -12,6 +12,7 @@ from runtime.server.requests import (
     NamesModel,
     No,
     Zero,
+    refuse_others,
 )
 
 
@@ -39,6 +40,8 @@ class Part(Fields):
     def _complete(self) -> "Part":
         if self.type == "input_image" and self.image_url is None:
             raise ValueError("a part of the type input_image needs image_url")
+        own = {"input_image": "image_url", "refusal": "refusal"}.get(self.type, "text")
+        refuse_others(self, own)
         return self
 
     @property
@@ -78,6 +81,14 @@ class ReasoningItem(_Item):
     summary: list[Part] | None = None
     content: list[Part] | None = None
     encrypted_content: str | None = Field(None, description="no effect")
+
+    @model_validator(mode="after")
+    def _is_text(self) -> "ReasoningItem":
+        if any(
+            part.type == "input_image" for part in [*(self.summary or []), *(self.content or [])]
+        ):
+            raise ValueError("reasoning has no pictures: they are the user's alone")
+        return self
 
 
 def _type_of(item: Any) -> str:
