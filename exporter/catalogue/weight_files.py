@@ -11,6 +11,7 @@ CONFIG = "config.json"
 SINGLE, PICKLED = "model.safetensors", "pytorch_model.bin"
 INDEX, PICKLED_INDEX = f"{SINGLE}.index.json", f"{PICKLED}.index.json"
 FILES = (SINGLE, INDEX, PICKLED, PICKLED_INDEX)  # the first that is there is read
+NAMED = "transformers_weights"  # of config.json: the file that is read instead of them
 PARAMS = "params.json"  # Meta's config
 TUNED = "model-00001-of-00001.bin"  # torchtune's weights
 
@@ -42,8 +43,34 @@ def check_file_name(path: Path) -> None:
         )
 
 
+def named_weights(directory: Path) -> str | None:
+    """Returns the file of weights, or index of shards, that a directory's config names; None: none.
+
+    Raises:
+        ExportError: what it names is not a safetensors file, or an index of them, in the directory.
+    """
+    path = directory / CONFIG
+    name = read_object(path).get(NAMED) if path.is_file() else None
+    if name is None:
+        return None
+    ends = (".safetensors", ".safetensors.index.json")
+    inside = isinstance(name, str) and name.endswith(ends) and Path(name).name == name
+    if not inside or not (directory / name).is_file():
+        raise ExportError(
+            f"{path} says that the weights are in {NAMED} {name!r}, which is not a safetensors "
+            f"file, or an index of them, in {directory}; put it there, or remove the field."
+        )
+    return name
+
+
 def has_weights(directory: Path) -> bool:
-    """Whether a directory holds weights under one of Hugging Face's names."""
+    """Whether a directory holds weights under one of Hugging Face's names, or that of its config.
+
+    Raises:
+        ExportError: as `named_weights` does.
+    """
+    if named_weights(directory) is not None:
+        return True
     return any((directory / name).is_file() for name in FILES) or bool(shards(directory))
 
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from exporter.catalogue.weight_files import (
     CONFIG,
     FILES,
-    INDEX,
-    PICKLED_INDEX,
+    named_weights,
     no_config,
     no_weights,
     shards,
@@ -86,9 +85,10 @@ def open_files(directory: Path) -> list[Weights]:
     Raises:
         ExportError: there are no weights, a shard is missing, or a file is damaged.
     """
-    for name in FILES:
+    named = named_weights(directory)
+    for name in FILES if named is None else (named,):
         if (directory / name).is_file():
-            index = name in (INDEX, PICKLED_INDEX)
+            index = name.endswith(".index.json")
             return _open_shards(directory / name) if index else [open_file(directory / name)]
     files = shards(directory)
     if files:

@@ -23,7 +23,12 @@ _OLD = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     "pooling_mode_weightedmean_tokens": "weightedmean",
 }
-_TRANSFORMER = "sentence_bert_config.json"
+_KINDS = "bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"
+_NOT_APPLIED = ("config_args", "config_kwargs", "processing_kwargs")
+_OF_TOKENIZER = ("tokenizer_args", "processor_kwargs")  # the old name and the new one
+_LONGEST = "model_max_length"
+_ENDLESS = 1e20  # tokenizers without a limit say 1e30
+_NO_NUMBERS = (_LONGEST, "padding_side", "trust_remote_code", "use_fast")
 _ACTIVATIONS: dict[object, Activation | None] = {
     "Identity": None,
     "GELU": "gelu",
@@ -41,7 +46,8 @@ class EmbeddingSettings:
     Attributes:
         spec: what becomes of the last hidden states.
         dense: where the weights of its linears are.
-        max_seq_len: the most tokens of a text; None: as many as the model has positions.
+        max_seq_len: the most tokens of a text, if the model has so many positions; None: as many
+            as it has.
         lowers: whether texts are lower-cased before the tokenizer sees them.
         prompts: texts that may be put before another, by name.
         default_prompt: the name of the one that is used if none is named; None: none is.
@@ -69,11 +75,44 @@ def read_settings(directory: Path) -> EmbeddingSettings:
     pooling = _pooling(places["Pooling"][0] / "config.json") if places["Pooling"] else "mean"
     spec = EmbeddingSpec(pooling, bool(places["Normalize"]), tuple(map(_dense, dense)))
     (place,) = places["Transformer"] or [directory]
-    text = _read(place / _TRANSFORMER)
-    limit = None if text.get("max_seq_length") is None else count(text, "max_seq_length")
+    text = _transformer(place)
+    limit = _longest(place, text)
     prompts, default = _prompts(directory / _PROMPTS)
     lowers = flag(text, "do_lower_case")
     return EmbeddingSettings(spec, dense, limit, lowers, prompts, default)
+
+
+def _transformer(directory: Path) -> dict[str, Any]:
+    """Returns the settings of the Transformer module: its file had a name for each model type.
+
+    Raises:
+        ExportError: they ask for what is not computed.
+    """
+    paths = [directory / f"sentence_{kind}_config.json" for kind in _KINDS]
+    path, fields = next(((path, read) for path in paths if (read := _read(path))), (paths[0], {}))
+    asked = {name: fields[name] for name in _NOT_APPLIED if fields.get(name)}
+    for name in _OF_TOKENIZER:
+        given = fields.get(name) or {}
+        if not isinstance(given, dict) or not given.keys() <= {*_NO_NUMBERS}:
+            asked[name] = given
+    if fields.get("transformer_task") not in (None, "feature-extraction"):
+        asked["transformer_task"] = fields["transformer_task"]
+    for name, value in asked.items():
+        raise ExportError(f"{path}: {name} is {value!r}, which is not supported.")
+    return fields
+
+
+def _longest(directory: Path, fields: Mapping[str, Any]) -> int | None:
+    """Returns the most tokens of a text, by the Transformer's settings or else the tokenizer's."""
+    given = [fields.get(name) or {} for name in reversed(_OF_TOKENIZER)]
+    path = directory / "tokenizer_config.json"
+    for settings in (*given, {_LONGEST: fields.get("max_seq_length")}, _read(path)):
+        value = settings.get(_LONGEST)
+        if isinstance(value, int | float) and value > _ENDLESS:
+            return None
+        if value is not None:
+            return count({"max_seq_length": value}, "max_seq_length")
+    return None
 
 
 def _require_order(directory: Path, kinds: Sequence[str]) -> None:
@@ -126,10 +165,9 @@ def _modules(directory: Path) -> list[tuple[str, Path]]:
 def _pooling(path: Path) -> Pooling:
     fields = _read(path)
     mode = fields.get("pooling_mode")
-    modes = (
-        [mode] if mode is not None else [name for key, name in _OLD.items() if flag(fields, key)]
-    )
-    if len(modes) != 1 or modes[0] not in _MODES:
+    modes = [name for key, name in _OLD.items() if flag(fields, key)] if mode is None else mode
+    modes = modes if isinstance(modes, list) else [modes]
+    if len(modes) != 1 or str(modes[0]) not in _MODES:
         named = ", ".join(map(str, modes)) or "no pooling"
         raise ExportError(f"{path} asks for {named}; supported is one of {', '.join(_MODES)}.")
     if fields.get("include_prompt") is False:
