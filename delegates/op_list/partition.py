@@ -118,8 +118,6 @@ def find_calls(graph: Graph, values: Values) -> Calls:
     calls = Calls([ops for ops in grouped if not all(isinstance(op, _IDLE) for op in ops)])
     if values.by_sample and any(map(_multiplies, calls.ops)):
         calls.ops = [ops for ops in calls.ops if _multiplies(ops)]
-    if not values.by_sample:
-        calls.ops = [ops for ops in calls.ops if _passes_sequences(ops)]
     taken = {node for ops in calls.ops for op in ops for node in op.nodes}
     for node in graph.nodes:
         if node.op == "call_function" and node not in taken and shape_of(node):
@@ -130,15 +128,6 @@ def find_calls(graph: Graph, values: Values) -> Calls:
 def _multiplies(ops: list[Op]) -> bool:
     """Whether a call does more than what it costs to make one, such as scaling a mask."""
     return any(not isinstance(op, (*_IDLE, Elementwise, Columns, Narrow)) for op in ops)
-
-
-def _passes_sequences(ops: list[Op]) -> bool:
-    """Whether a call reads and writes rows of one sequence, (1, seq_len, width), as it shapes its
-    outputs; within it there may be heads."""
-    inside = {op.output for op in ops}
-    read = [rows for op in ops for rows in op.reads() if rows not in inside]
-    passed = [rows.node for rows in (*read, *call_outputs(ops)) if rows.node is not None]
-    return all(size == 1 for node in passed for size in shape_of(node)[:-2])
 
 
 def _keep_one_input_of_tokens(result: Found) -> None:

@@ -37,6 +37,9 @@ _NEEDED = [
     "vocab.json",
     "merges.txt",
     "chat_template.jinja",
+    "chat_template.json",
+    "preprocessor_config.json",
+    "processor_config.json",
 ]
 _OF_ENCODERS = [
     "modules.json",

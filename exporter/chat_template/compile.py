@@ -116,13 +116,16 @@ def find_chat_template(path: Path) -> str | None:
         return stored_chat_template(path)
     directory = path if os.path.isdir(path) else path.parent
     separate = directory / "chat_template.jinja"
-    config = directory / "tokenizer_config.json"
     try:
         if separate.is_file():
             return separate.read_text(encoding="utf-8")
-        if not config.is_file():
-            return None
-        return _default_of(json.loads(config.read_text(encoding="utf-8")).get("chat_template"))
+        for name in ("tokenizer_config.json", "chat_template.json"):  # the latter of a processor
+            path = directory / name
+            fields = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            found = _default_of(fields.get("chat_template"))
+            if found is not None:
+                return found
+        return None
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ExportError(
             f"the chat template in {directory} is not readable ({error}): download the model's "

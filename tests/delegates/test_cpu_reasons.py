@@ -103,12 +103,12 @@ def rotations(m: Parts, x: Tensor, p: Any, *tables: str) -> tuple[Tensor, Tensor
 
 def with_queries(m: Parts, x: Tensor, p: Any) -> Any:
     q, k = rotations(m, x, p)
-    return m.attend(q, k, heads(m.c(x)), p), (q * 2).flatten(2)
+    return m.attend(q, k, heads(m.c(x)), p), q * 2
 
 
 def with_keys(m: Parts, x: Tensor, p: Any) -> Any:
     q, k = rotations(m, x, p)
-    return m.attend(q, k, heads(m.c(x)), p), (k * 2).flatten(2)
+    return m.attend(q, k, heads(m.c(x)), p), k * 2
 
 
 def with_unrotated(m: Parts, x: Tensor, p: Any) -> Any:

@@ -207,3 +207,13 @@ def test_the_template_is_found_beside_the_weights(tmp_path: Path) -> None:
     config.write_text("{")
     with pytest.raises(ExportError, match="not readable"):
         find_chat_template(tmp_path)
+
+
+def test_the_template_of_a_processor_is_the_last_that_is_taken(tmp_path: Path) -> None:
+    tokenizer, processor = tmp_path / "tokenizer_config.json", tmp_path / "chat_template.json"
+    processor.write_text('{"chat_template": "of the processor"}')
+    assert find_chat_template(tmp_path) == "of the processor"
+    tokenizer.write_text("{}")
+    assert find_chat_template(tmp_path) == "of the processor"
+    tokenizer.write_text('{"chat_template": "of the tokenizer"}')
+    assert find_chat_template(tmp_path) == "of the tokenizer"

@@ -108,7 +108,7 @@ def write_checkpoint(stored: Path, directory: Path) -> Any:
         **{"decoder_start_token_id": _START, "no_timestamps_token_id": _NO_TIMESTAMPS, **ends},
         **{"suppress_tokens": settings["suppress_ids"], "max_length": 448},
         **{"begin_suppress_tokens": settings["suppress_ids_begin"]},
-        **{"max_initial_timestamp_index": 50},
+        **{"max_initial_timestamp_index": 50, "alignment_heads": settings["alignment_heads"]},
         **{"is_multilingual": False, "return_timestamps": False},
     }
     (directory / "generation_config.json").write_text(json.dumps(generation))

@@ -155,10 +155,17 @@ Status shape_outputs(const Program& program, Span<EValue*> args, Call* call) {
       call->outputs[i] = tensor.mutable_data_ptr<float>();
       continue;
     }
+    // Rows are (1, rows, width), or heads (1, rows, heads, head_dim).
     SizesType sizes[kMostDims];
-    std::fill_n(sizes, dims, 1);
-    sizes[dims - 1] = static_cast<SizesType>(slot.width);
-    sizes[dims - 2] = static_cast<SizesType>(output_rows(program, i, call->rows));
+    const ssize_t at = dims == 2 ? 0 : 1;
+    std::fill_n(sizes, at, 1);
+    sizes[at] = static_cast<SizesType>(output_rows(program, i, call->rows));
+    size_t width = 1;
+    for (ssize_t dim = at + 1; dim < dims; ++dim) {
+      sizes[dim] = static_cast<SizesType>(tensor.size(dim));
+      width *= static_cast<size_t>(tensor.size(dim));
+    }
+    if (width != slot.width) return wrong_argument(index, "rows of " + std::to_string(slot.width));
     const ArrayRef<SizesType> shape(sizes, static_cast<size_t>(dims));
     if (executorch::runtime::resize_tensor(tensor, shape) != Error::Ok) {
       return wrong_argument(index, "large enough for " + std::to_string(call->rows) + " rows");
