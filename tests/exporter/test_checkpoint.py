@@ -156,27 +156,6 @@ def test_shards(tmp_path: Path) -> None:
     assert all(torch.equal(p, tensors[name]) for name, p in model.named_parameters())
 
 
-@pytest.mark.parametrize("named", ["other.safetensors", "other.safetensors.index.json"])
-def test_the_file_that_the_config_names_is_read(tmp_path: Path, named: str) -> None:
-    tensors = write_shards(tmp_path)
-    index = (tmp_path / "model.safetensors.index.json").rename(
-        tmp_path / "other.safetensors.index.json"
-    )
-    save_file(tensors, tmp_path / "other.safetensors")
-    write(
-        tmp_path, {name: tensor + 1 for name, tensor in tensors.items()}, transformers_weights=named
-    )
-    model = loaded(open_checkpoint(tmp_path))
-    assert all(torch.equal(p, tensors[name]) for name, p in model.named_parameters())
-    index.unlink()
-    (tmp_path / "other.safetensors").unlink()
-    path = tmp_path / "config.json"
-    assert refusal(tmp_path) == (
-        f"{path} says that the weights are in transformers_weights {named!r}, which is not a "
-        f"safetensors file, or an index of them, in {tmp_path}; put it there, or remove the field."
-    )
-
-
 def test_an_absent_shard_is_named(tmp_path: Path) -> None:
     write_shards(tmp_path)
     (tmp_path / "model-00002-of-00003.safetensors").unlink()

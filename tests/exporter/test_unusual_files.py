@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.loading import loaded
 from support.packed_checkpoints import (
     COMPRESSED,
     CONFIG,
@@ -180,3 +181,23 @@ def test_a_file_in_shared_memory_is_no_device() -> None:
         check_outputs(Path("/dev/shm/no-such-model.pte"), None)
     with pytest.raises(ExportError, match="^/dev/no-such-model.pte is a device or a pipe; name"):
         check_outputs(Path("/dev/no-such-model.pte"), None)
+
+
+@pytest.mark.parametrize("named", ["other.safetensors", "other.safetensors.index.json"])
+def test_the_file_that_the_config_names_is_read(tmp_path: Path, named: str) -> None:
+    tensors = write_floats(tmp_path, transformers_weights=named)
+    (tmp_path / "model.safetensors").rename(tmp_path / "other.safetensors")
+    save_file({name: x + 1 for name, x in tensors.items()}, tmp_path / "model.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, "other.safetensors")}
+    (tmp_path / "other.safetensors.index.json").write_text(json.dumps(index))
+    model = loaded(open_checkpoint(tmp_path))
+    assert all(torch.equal(p, tensors[name]) for name, p in model.named_parameters())
+    for name in ("other.safetensors", "other.safetensors.index.json"):
+        (tmp_path / name).unlink()
+    with pytest.raises(ExportError) as refused:
+        open_checkpoint(tmp_path)
+    assert str(refused.value) == (
+        f"{tmp_path / 'config.json'} says that the weights are in transformers_weights {named!r}, "
+        f"which is not a safetensors file, or an index of them, in {tmp_path}; put it there, or "
+        "remove the field."
+    )
