@@ -49,12 +49,15 @@ def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
 
 
 def estimate_size(plan: Plan) -> int:
-    """Estimates the bytes of the file; with a budget that is not spread yet, that of 4 bits
-    for everything."""
-    scheme = plan.scheme
-    if plan.options.has_budget and scheme.name in FOUR_BITS and not scheme.types:
-        scheme = replace(scheme, head_bits=4)
-    return weight_bytes(plan.empty, scheme, plan.limits) + other_bytes(plan)
+    """Estimates the bytes of the file; with a budget that is not spread yet, those of 4 bits
+    for everything, or of the budget where it is smaller."""
+    options, scheme, other = plan.options, plan.scheme, other_bytes(plan)
+    if not (options.has_budget and scheme.name in FOUR_BITS and not scheme.types):
+        return weight_bytes(plan.empty, scheme, plan.limits) + other
+    size = weight_bytes(plan.empty, replace(scheme, head_bits=4), plan.limits) + other
+    if options.bits is not None:
+        return int(min(size, options.bits * numbers_of(plan.empty) / 8 + other))
+    return size if options.max_size is None else min(size, options.max_size)
 
 
 def require_room(plan: Plan) -> int:

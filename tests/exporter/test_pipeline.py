@@ -23,8 +23,10 @@ from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
 from exporter.plan.file_size import estimate_size, require_room
 from exporter.plan.planning import read_plan
+from exporter.plan.widths import other_bytes
 from exporter.text.prepare import prepare_text
 from exporter.tokenizer import compile_tokenizer
+from quant.budget.allocate_bits import numbers_of
 from quant.scheme import Scheme
 
 
@@ -111,6 +113,19 @@ def test_the_size_of_the_file_is_estimated(
     plan, size = read_plan(options, Quiet()), stories_gptq_export.result.size
     program = 6 * plan.limits.sizes.layer_bytes  # at most: five layers, and what is around them
     assert size <= estimate_size(plan) <= size + program
+
+
+def test_a_budget_below_four_bits_needs_no_more_room_than_it_allows(
+    one_layer_checkpoint: Path, tmp_path: Path
+) -> None:
+    """Before it is spread."""
+    options = ExportOptions(str(one_layer_checkpoint), tmp_path / "model.pte", bits=9.0)
+    plan = read_plan(options, Quiet())
+    four = estimate_size(plan)
+    allowed = int(3 * numbers_of(plan.empty) / 8 + other_bytes(plan))
+    assert allowed < four
+    for few in (replace(options, bits=3.0), replace(options, bits=None, max_size=allowed)):
+        assert estimate_size(replace(plan, options=few)) == allowed
 
 
 def test_a_file_and_its_etrecord_need_room_together(
