@@ -140,7 +140,7 @@ def _answer(form: str, task: str, parts: list[Heard], timed: Set[str]) -> Respon
         return JSONResponse({"text": text, "usage": usage})
     verbose = {
         "task": task,
-        "language": known.language or "en",
+        "language": known.language,
         "duration": round(known.duration, 2),
         "text": text,
         "usage": usage,
