@@ -90,7 +90,7 @@ class Transcription:
     """What was said in a sound.
 
     Attributes:
-        language: its code, such as "de"; "": the model knows English alone.
+        language: its code, such as "de"; "": the model knows one, which its file does not name.
         duration: seconds of the sound.
     """
 

@@ -140,7 +140,7 @@ def _answer(form: str, task: str, parts: list[Heard], timed: Set[str]) -> Respon
         return JSONResponse({"text": text, "usage": usage})
     verbose = {
         "task": task,
-        "language": known.language or "en",
+        "language": known.language,
         "duration": round(known.duration, 2),
         "text": text,
         "usage": usage,
@@ -182,11 +182,11 @@ def _clock(seconds: float, point: str) -> str:
 
 
 def _line(segment: Segment) -> str:
-    return segment.text.replace("\n", " ").removeprefix(" ")
+    return segment.text.replace("\n", " ").replace("\r", " ").removeprefix(" ")
 
 
 def _srt(number: int, segment: Segment) -> str:
-    return f"{number}\n{_times(segment, ',')}\n{_line(segment).replace('-->', '->')}\n\n"
+    return f"{number}\n{_times(segment, ',')}\n{_line(segment).replace('-->', '-- >')}\n\n"
 
 
 def _vtt(segment: Segment) -> str:

@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
+import openai
 import pytest
 import torch
 from support.exported import Quiet
 from support.hearing import RATE, run, spoken, text_tokens, transcribe, write_wav
+from support.servers import serving
 
 from exporter.errors import ExportError
 from exporter.hearing.pipeline import HearingOptions, export_hearing
@@ -72,12 +75,41 @@ def test_sounds_of_several_lengths_in_turn(exported: tuple[Path, Any]) -> None:
         assert transcriber.transcribe(spoken(0.01, 500), rate=RATE).duration == 0.01
 
 
+def test_through_the_server(exported: tuple[Path, Any], tmp_path: Path) -> None:
+    """What it does not have is refused; no language is named, as its file does not."""
+    pte, model = exported
+    samples = spoken(1.3, 500)
+    sound = write_wav(tmp_path / "x.wav", samples)
+    with Transcriber(pte) as transcriber:
+        assert transcriber.languages == ()
+        heard = transcriber.transcribe(sound)
+        assert heard.language == "" and heard.text
+    with serving(f"m={pte}") as server:
+        audio = server.client().audio
+        given: dict[str, Any] = {"model": "m", "file": sound}
+        whole = audio.transcriptions.create(**given)
+        assert whole.text == heard.text and whole.usage.seconds == 2
+        done = list(audio.transcriptions.create(**given, stream=True))[-1]
+        assert done.text == heard.text
+        for options, sentence in (
+            ({"language": "ja"}, "knows one language, which its file does not name"),
+            ({"response_format": "srt"}, "has no tokens of times"),
+            ({"prompt": "Thimble"}, "no token for what precedes"),
+        ):
+            with pytest.raises(openai.BadRequestError, match=sentence):
+                audio.transcriptions.create(**given, **options)
+        address = server.address + "/v1/audio/translations"
+        told = httpx.post(address, data={"model": "m"}, files={"file": sound.read_bytes()})
+        assert told.status_code == 400 and "cannot translate" in told.text
+
+
 def test_what_is_refused(exported: tuple[Path, Any], cpp_build: Path, tmp_path: Path) -> None:
     pte, _ = exported
     sound = write_wav(tmp_path / "x.wav", spoken(1, 500))
     for arguments, sentence in (
         (["--timestamps"], "the model has no tokens of times"),
-        (["--task", "translate"], "cannot translate"),
+        (["--task", "translate"], "knows one language and cannot translate"),
+        (["--language", "en"], "knows one language, which its file does not name: leave 'en'"),
         (["-p", "a"], "the model has no token for what precedes a sound"),
     ):
         result = run(cpp_build, pte, "--audio", sound, *arguments)

@@ -10,7 +10,8 @@ import pytest
 from support.hearing import RATE, run, spoken, write_wav
 from support.servers import Server, serving
 
-from runtime import Transcriber, Transcription
+from runtime import Segment, Transcriber, Transcription
+from runtime.server.audio import _srt
 
 Model = tuple[Path, Any]
 SECONDS = 6.5
@@ -67,6 +68,13 @@ def test_forms_of_a_transcription(
     for form in ("srt", "vtt"):
         printed = run(cpp_build, hearing_model[0], "--audio", sound, "--format", form).stdout
         assert create(**given, response_format=form) == printed and " --> " in printed
+
+
+def test_a_subtitle_is_one_block() -> None:
+    """Whatever is in its text: neither another arrow nor the end of a line."""
+    segment = Segment(0, 1.5, 0, " a --->\r\n2 --> b", (1,), 0, -1, 1, 0)
+    shown = "1\n00:00:00,000 --> 00:00:01,500\na --- >  2 -- > b\n\n"
+    assert _srt(1, segment) == shown
 
 
 def test_streams(server: Server, sound: Path, right: dict[bool, Transcription]) -> None:

@@ -78,7 +78,7 @@ THIMBLE_API thimble_transcriber* thimble_transcriber_load_signed(
     const char* path, const char* public_key, const thimble_load_options* options, char* error,
     size_t error_size);
 
-/// Returns the number of languages that the model knows by name; 0: it knows English alone.
+/// Returns the number of languages that the model knows by name; 0: it knows one.
 THIMBLE_API int64_t thimble_transcriber_languages(const thimble_transcriber* transcriber);
 
 /// Returns the code of a language, from index 0 on; null if there is none. Valid as long as the
@@ -103,7 +103,8 @@ THIMBLE_API void thimble_sound_close(thimble_sound_file* file);
 /// Writes a sound's text: calls `on_segment` with each part as soon as it is written. Memory does
 /// not grow with the sound's length. One thread at a time may call it.
 /// `options` may be null. `language` gets the code of the sound's language, at most
-/// `language_size` bytes with the zero behind it: "" if the model knows one; it may be null.
+/// `language_size` bytes with the zero behind it: "" if the model knows one that its
+/// file does not name; it may be null.
 /// Returns 0 on success, also when the work was ended early.
 THIMBLE_API int thimble_transcriber_run(thimble_transcriber* transcriber,
                                         const thimble_sound* sound,

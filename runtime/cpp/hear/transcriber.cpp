@@ -88,7 +88,7 @@ double Transcriber::seconds(size_t frame, size_t step) const {
 
 Status Transcriber::check(const TranscribeOptions& options) const {
   if (settings_.languages.empty() && options.translate) {
-    return Status::error("the model knows English alone and cannot translate: leave it out");
+    return Status::error("the model knows one language and cannot translate: leave it out");
   }
   const size_t times = reader_->most() / kStep + 1;
   const size_t first = static_cast<size_t>(settings_.first_time());
@@ -101,7 +101,7 @@ Status Transcriber::check(const TranscribeOptions& options) const {
         "again, from a checkpoint that names them");
   }
   if (options.language.empty()) return {};
-  if (settings_.languages.empty() && options.language == "en") return {};
+  if (settings_.english_alone() && options.language == "en") return {};
   return settings_.language(options.language).status();
 }
 
@@ -122,7 +122,7 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   // Frames that words may be in: those of a sound that fits a window are rounded up.
   const size_t heard = frames > most ? spoken : 1 + (sound.size() - 1) / reader_->hop();
   Transcript transcript;
-  transcript.language = options.language;
+  transcript.language = settings_.english_alone() ? "en" : options.language;
   std::vector<float> numbers;
   for (size_t begin = 0, used = 0; begin < spoken && !interrupted(); begin += used) {
     const size_t count = std::min(most, frames - begin);

@@ -42,7 +42,7 @@ struct TranscribeEvents {
 
 /// A whole sound's text, without its segments'.
 struct Transcript {
-  std::string language;  ///< "": the model knows one
+  std::string language;  ///< "": the model knows one, which its file does not name
   int64_t tokens = 0;
 };
 
@@ -54,7 +54,7 @@ class Transcriber {
                                                    const LoadOptions& options);
 
   TensorProgram& program() { return *program_; }
-  /// None: the model knows English alone.
+  /// None: the model knows one.
   const std::vector<Language>& languages() const { return settings_.languages; }
   /// Fails if the model does not know the language, or has one and cannot translate.
   Status check(const TranscribeOptions& options) const;

@@ -60,6 +60,10 @@ Result<int32_t> TranscriptionSettings::language(const std::string& code) const {
     if (language.code == code) return language.token;
     known += (known.empty() ? "" : ", ") + language.code;
   }
+  if (languages.empty() && !english_alone()) {
+    return Status::error("the model knows one language, which its file does not name: leave '" +
+                         code + "' out");
+  }
   return Status::error("the model does not know the language '" + code + "': it knows " +
                        (known.empty() ? "en" : known));
 }

@@ -30,6 +30,8 @@ struct TranscriptionSettings {
 
   /// Whether the model has tokens of times and of silence.
   bool has_times() const { return no_timestamps >= 0; }
+  /// Whether its language is English alone; what has no times does not name its one language.
+  bool english_alone() const { return languages.empty() && has_times(); }
   /// The token of silence, in all vocabularies the one before that of no timestamps.
   int32_t no_speech() const { return no_timestamps - 1; }
   /// That of a window's begin: one for each step of time up to its end follow.
@@ -38,7 +40,7 @@ struct TranscriptionSettings {
   int32_t start = 0, end = 0;  ///< the tokens around every text
   int32_t transcribe = -1, translate = -1;
   int32_t no_timestamps = 0;
-  std::vector<Language> languages;      ///< none: the model knows English alone
+  std::vector<Language> languages;      ///< none: the model knows one
   std::vector<int32_t> suppress;        ///< tokens that are never written
   std::vector<int32_t> begin_suppress;  ///< nor as the first of a text
   /// Those whose attention tells when words were spoken, by their layers; none: nothing does.

@@ -39,7 +39,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 /// A segment's text on one line, without the space that parts it from a text before.
 std::string line(const Segment& segment) {
-  const std::string text = replaced(segment.text, "\n", " ");
+  const std::string text = replaced(replaced(segment.text, "\n", " "), "\r", " ");
   return text.substr(!text.empty() && text[0] == ' ' ? 1 : 0);
 }
 
@@ -95,7 +95,7 @@ std::string text_of(const Segment& segment, size_t index, SoundFormat format, bo
       return index == 0 ? joined({segment}) : segment.text;
     case SoundFormat::kSrt:
       return std::to_string(index + 1) + "\n" + times(segment, ',') + "\n" +
-             replaced(line(segment), "-->", "->") + "\n\n";
+             replaced(line(segment), "-->", "-- >") + "\n\n";
     case SoundFormat::kVtt: {
       const std::string text = replaced(replaced(line(segment), "&", "&amp;"), "<", "&lt;");
       return times(segment, '.') + "\n" + replaced(text, ">", "&gt;") + "\n\n";
