@@ -30,7 +30,6 @@ from exporter.catalogue.encoders import DECODERS, ENCODERS
 from exporter.checkpoint.encoder import open_encoder
 from exporter.commands.cli import main
 from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
-from exporter.embedding.settings import read_settings
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
 from exporter.models.encoder import EmbeddingModel
@@ -283,35 +282,6 @@ def dense(**fields: object) -> Break:
         write(directory / "2_Dense" / "config.json", {**sizes, **fields})
 
     return change
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "limit"),
-    [
-        ("sentence_xlm-roberta_config.json", {"max_seq_length": 9}, 9),
-        ("sentence_bert_config.json", {"max_seq_length": None}, 11),
-        ("sentence_bert_config.json", {"do_lower_case": True}, 11),
-        (
-            "sentence_bert_config.json",
-            {"max_seq_length": 9, "tokenizer_args": {"model_max_length": 7}},
-            7,
-        ),
-    ],
-)
-def test_the_longest_text_is_found_where_it_stands(
-    name: str, settings: dict[str, object], limit: int, tmp_path: Path
-) -> None:
-    write(tmp_path / name, settings)
-    write(tmp_path / "tokenizer_config.json", {"model_max_length": 11})
-    write(tmp_path / "1_Pooling" / "config.json", {"pooling_mode": ["mean"]})
-    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
-    modules = [{"type": f"st.models.{kind}", "path": path} for path, kind in kinds.items()]
-    write(tmp_path / "modules.json", modules)
-    read = read_settings(tmp_path)
-    assert read.max_seq_len == limit and read.spec.pooling == "mean"
-    write(tmp_path / name, {})
-    write(tmp_path / "tokenizer_config.json", {"model_max_length": 1e30})
-    assert read_settings(tmp_path).max_seq_len is None
 
 
 REFUSALS: list[tuple[Break, str]] = [
