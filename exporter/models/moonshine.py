@@ -16,13 +16,13 @@ from torch.nn import functional as F
 
 import exporter.models.segment_operators  # noqa: F401  (registers operators)
 from exporter.errors import ExportError
+from exporter.models.cross_attention import CrossProjections, later_tokens, tied_head
 from exporter.models.family import Family
 from exporter.models.fields import count, refuse
 from exporter.models.rotary_config import rotary
 from exporter.models.rotary_spec import RotarySpec
 from exporter.models.rotary_tables import apply_rope, rope_table
 from exporter.models.tensor_layout import Stored
-from exporter.models.whisper import later_tokens, tied_head
 from quant.modules import QuantizedEmbedding
 
 ROW = 64  # samples of a row: the step of the first convolution, which sees 127
@@ -314,19 +314,14 @@ class Moonshine(nn.Module):
         self.decoder = Decoder(spec)
 
 
-class SoundEncoder(nn.Module):
+class SoundEncoder(CrossProjections):
     """From a sound to the keys and values of each layer of the decoder."""
 
     def __init__(self, model: Moonshine) -> None:
-        super().__init__()
-        self.encoder = model.encoder
-        attentions: list[Any] = [layer.encoder_attn for layer in model.decoder.layers]
-        self.k_proj = nn.ModuleList(attention.k_proj for attention in attentions)
-        self.v_proj = nn.ModuleList(attention.v_proj for attention in attentions)
+        super().__init__(model.encoder, model.decoder.layers)
 
     def forward(self, sound: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        states = self.encoder(sound)
-        return [proj(states) for proj in self.k_proj], [proj(states) for proj in self.v_proj]
+        return self.project(self.encoder(sound))
 
 
 class StepDecoder(nn.Module):

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from exporter.errors import ExportError
+from exporter.models.cross_attention import CrossProjections, later_tokens, tied_head
 from exporter.models.family import Family
 from exporter.models.fields import count, refuse
 from exporter.models.tensor_layout import Stored
-from quant.modules import QuantizedEmbedding, QuantizedLinear
+from quant.modules import QuantizedEmbedding
 
 
 @dataclass(frozen=True)
@@ -206,11 +207,6 @@ class Decoder(nn.Module):
         return layer(x, (nothing, nothing), window, later_tokens(x))[0]
 
 
-def later_tokens(x: Tensor) -> Tensor:
-    """What hides later tokens from each of x (1, tokens, size): (1, 1, tokens, tokens)."""
-    return x.new_full((x.shape[1], x.shape[1]), -torch.inf).triu(1)[None, None]
-
-
 class Whisper(nn.Module):
     """All of its weights."""
 
@@ -222,19 +218,14 @@ class Whisper(nn.Module):
         self.decoder = Decoder(spec)
 
 
-class WindowEncoder(nn.Module):
+class WindowEncoder(CrossProjections):
     """From a window's features to the keys and values of each layer of the decoder."""
 
     def __init__(self, model: Whisper) -> None:
-        super().__init__()
-        self.encoder = model.encoder
-        attentions: list[Any] = [layer.encoder_attn for layer in model.decoder.layers]
-        self.k_proj = nn.ModuleList(attention.k_proj for attention in attentions)
-        self.v_proj = nn.ModuleList(attention.v_proj for attention in attentions)
+        super().__init__(model.encoder, model.decoder.layers)
 
     def forward(self, features: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        states = self.encoder(features)
-        return [proj(states) for proj in self.k_proj], [proj(states) for proj in self.v_proj]
+        return self.project(self.encoder(features))
 
 
 class TextDecoder(nn.Module):
@@ -283,12 +274,3 @@ class TextDecoder(nn.Module):
             if index in self.asking:
                 queries.append(query)
         return self.head(decoder.layer_norm(x)), new_keys, new_values, queries
-
-
-def tied_head(table: nn.Embedding | QuantizedEmbedding) -> nn.Module:
-    """The linear whose weight is a table's."""
-    if isinstance(table, QuantizedEmbedding):
-        return QuantizedLinear(table.quantized_weight, table.embedding_dim)
-    head = nn.Linear(table.embedding_dim, table.num_embeddings, bias=False, device="meta")
-    head.weight = table.weight
-    return head
