@@ -3,21 +3,20 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import flatbuffers
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.errors import ExportError
-from exporter.json_object import read_object
+from exporter.hearing.extractor_file import checked_number, read_extractor
 
 LOG_MEL = "thimble.log_mel"  # the name of the blob in a file
 _VERSION = 1
 _IDENTIFIER = b"THLM"
-_FILE = "preprocessor_config.json"
 _EXTRACTOR = "WhisperFeatureExtractor"
 _HIGHEST = 8000.0  # Hz, of the bands
+_MOST = 1 << 16  # of each field
 _DEFAULTS = {
     **{"feature_size": 80, "sampling_rate": 16000, "hop_length": 160},
     **{"chunk_length": 30, "n_fft": 400},
@@ -53,19 +52,11 @@ def read_log_mel(directory: Path) -> LogMelSettings:
     Raises:
         ExportError: the file is missing or damaged, or asks for other features.
     """
-    path = directory / _FILE
-    if not path.is_file():
-        raise ExportError(f"{directory} has no {_FILE}, which says how the model reads sound.")
-    fields = read_object(path)
-    extractor = fields.get("feature_extractor_type", _EXTRACTOR)
-    if extractor != _EXTRACTOR:
-        raise ExportError(
-            f"{path} has feature_extractor_type {extractor}, but must have {_EXTRACTOR}."
-        )
-    for name, value in _MUST_BE.items():
-        if fields.get(name, value) not in (value, None):
-            raise ExportError(f"{path} has {name} {fields[name]}, but only {value} is supported.")
-    sizes = {name: _size(path, name, fields.get(name, usual)) for name, usual in _DEFAULTS.items()}
+    path, fields = read_extractor(directory, _EXTRACTOR, _MUST_BE)
+    sizes = {
+        name: checked_number(path, name, fields.get(name, usual), _MOST)
+        for name, usual in _DEFAULTS.items()
+    }
     if sizes["n_fft"] >= sizes["chunk_length"] * sizes["sampling_rate"]:
         raise ExportError(f"{path} has n_fft {sizes['n_fft']}, longer than a window.")
     return LogMelSettings(
@@ -75,12 +66,6 @@ def read_log_mel(directory: Path) -> LogMelSettings:
         sizes["feature_size"],
         sizes["chunk_length"] * sizes["sampling_rate"],
     )
-
-
-def _size(path: Path, name: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 16:
-        raise ExportError(f"{path} has {name} {value}, but it must be a number from 1 to 65536.")
-    return value
 
 
 def mel_filters(settings: LogMelSettings) -> NDArray[np.float32]:

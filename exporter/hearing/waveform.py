@@ -5,16 +5,15 @@ from pathlib import Path
 
 import flatbuffers
 
-from exporter.errors import ExportError
-from exporter.json_object import read_object
+from exporter.hearing.extractor_file import checked_number, read_extractor
 
 WAVEFORM = "thimble.waveform"  # the name of the blob in a file
 _VERSION = 1
 _IDENTIFIER = b"THWF"
-_FILE = "preprocessor_config.json"
 _EXTRACTOR = "Wav2Vec2FeatureExtractor"
 _MUST_BE = {"do_normalize": False, "feature_size": 1, "padding_value": 0.0}
-_RATE, _SECONDS, _MOST_SECONDS = 16000, 30, 600
+_RATE, _MOST_RATE = 16000, 1 << 16
+_SECONDS, _MOST_SECONDS = 30, 600
 
 
 @dataclass(frozen=True)
@@ -55,30 +54,10 @@ def read_waveform(directory: Path) -> WaveformFields:
     Raises:
         ExportError: the file is missing or damaged, or asks for other numbers than samples.
     """
-    path = directory / _FILE
-    if not path.is_file():
-        raise ExportError(f"{directory} has no {_FILE}, which says how the model reads sound.")
-    fields = read_object(path)
-    extractor = fields.get("feature_extractor_type", _EXTRACTOR)
-    if extractor != _EXTRACTOR:
-        raise ExportError(
-            f"{path} has feature_extractor_type {extractor}, but must have {_EXTRACTOR}."
-        )
-    for name, value in _MUST_BE.items():
-        if fields.get(name, value) not in (value, None):
-            raise ExportError(f"{path} has {name} {fields[name]}, but only {value} is supported.")
-    numbers = []
-    for name, usual, most in (
-        ("sampling_rate", _RATE, 1 << 16),
-        ("chunk_length", _SECONDS, _MOST_SECONDS),
-    ):
-        value = fields.get(name, usual)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-            raise ExportError(
-                f"{path} has {name} {value}, but it must be a number from 1 to {most}."
-            )
-        numbers.append(value)
-    return WaveformFields(*numbers)
+    path, fields = read_extractor(directory, _EXTRACTOR, _MUST_BE)
+    rate = checked_number(path, "sampling_rate", fields.get("sampling_rate", _RATE), _MOST_RATE)
+    length = fields.get("chunk_length", _SECONDS)
+    return WaveformFields(rate, checked_number(path, "chunk_length", length, _MOST_SECONDS))
 
 
 def write_waveform(settings: WaveformSettings) -> bytes:
