@@ -9,6 +9,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
 
+from delegates.passes.graph import arguments
 from delegates.report import operator_name
 from delegates.source_lines import source_line
 from exporter.capture.program import end_traces_at_the_model
@@ -101,12 +102,9 @@ def check_sizes_are_bounded(program: ExportedProgram) -> None:
 
 def _draws(node: Node) -> bool:
     """Whether an operator that can drop numbers at random does so."""
-    schema: Any = node.target
-    names = [argument.name for argument in schema._schema.arguments]
-    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    if "dropout_p" in names:
-        return bool(given.get("dropout_p"))
-    return not {"train", "training"} & set(names) or bool(given.get("train", given.get("training")))
+    given = arguments(node)
+    deciding = [given[name] for name in ("dropout_p", "train", "training") if name in given]
+    return not deciding or bool(deciding[0])
 
 
 def check_outputs_are_tensors(program: ExportedProgram) -> None:
