@@ -85,7 +85,7 @@ ELSEWHERE = {
     "python -m runtime build --target apple": ("runtime/test_apple.py", "apple"),
     "python -m runtime build --target wasm32": ("runtime/test_web.py", "wasm"),
     "python -m runtime build --executorch-source": ("runtime/test_executorch_source.py", "source"),
-    "python -m runtime build --all": ("conftest.py", "build()"),
+    "python -m runtime build --all": ("support/fixtures.py", "build()"),
 }
 # What is not run, and words of its page that say what it takes.
 NOT_RUN = {

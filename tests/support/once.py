@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "tests"
 PACKAGES = ("exporter", "quant", "delegates")
 LIBRARY = ROOT / "build" / "libthimble_cpu.so"  # with which an export checks its file
-MAKERS = (ROOT / "tests" / "support", ROOT / "tests" / "conftest.py")
+MAKERS = (ROOT / "tests" / "support",)
 LONGEST = 24 * 60 * 60  # seconds that what no run uses is kept
 
 
@@ -96,7 +96,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
     Args:
         make: gets the new directory; returns the file. What it writes is read by other processes,
-            so nothing may change it later. Only what functions in tests/support and conftest.py
+            so nothing may change it later. Only what functions in tests/support
             make is kept for later runs.
     """
     run = factory.getbasetemp()
