@@ -268,7 +268,8 @@ class Runner(RunnerHandle):
     def chat_template(self) -> dict[str, Any] | None:
         """The model's chat template: `source` (jinja2), the texts `bos_token` and `eos_token` that
         it takes (None: undefined), `special_tokens`, the texts of the tokenizer's special tokens,
-        and `tokens`, what the template calls by other names, such as `unk_token`.
+        `tokens`, what the template calls by other names, such as `unk_token`, and `tool_source`,
+        the template that takes its place where functions are given (None: itself).
 
         None if the file has none, or was exported before templates were kept in it.
         """

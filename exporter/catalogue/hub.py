@@ -38,6 +38,7 @@ _NEEDED = [
     "merges.txt",
     "chat_template.jinja",
     "chat_template.json",
+    "additional_chat_templates/*.jinja",
     "preprocessor_config.json",
     "processor_config.json",
 ]

@@ -7,7 +7,7 @@ import flatbuffers
 
 from exporter.chat_template.form import Form, PictureText, Place, Rule
 from exporter.file.flatbuffer_tables import Flag, Number, table, tables
-from exporter.file.template import SOURCE_SLOT
+from exporter.file.template import SOURCE_SLOT, TOOL_SOURCE_SLOT
 
 VERSION = 2
 _IDENTIFIER = b"THCT"
@@ -15,10 +15,20 @@ _IDENTIFIER = b"THCT"
 
 @dataclass(frozen=True)
 class TemplateText:
-    """A template as a model's files have it, and the texts of the tokens that have a name."""
+    """A template as a model's files have it, and the texts of the tokens that have a name.
+
+    Attributes:
+        tool_source: the template that takes its place where functions are given; None: itself.
+    """
 
     source: str
     tokens: dict[str, str]
+    tool_source: str | None = None
+
+    def mentions(self, name: str) -> bool:
+        """Whether a template calls a token by this name."""
+        both = f"{self.source}\n{self.tool_source or ''}"
+        return re.search(rf"\b{re.escape(name)}\b", both) is not None
 
 
 def write_forms(text: TemplateText, with_system: Form | None, without_system: Form | None) -> bytes:
@@ -41,6 +51,7 @@ def write_text(text: TemplateText, reason: str) -> bytes:
 def _finish(builder: flatbuffers.Builder, text: TemplateText, offsets: dict[int, int]) -> bytes:
     for slot, part in (
         (SOURCE_SLOT, text.source),
+        (TOOL_SOURCE_SLOT, text.tool_source),
         *((slot, _stored(text, name)) for slot, name in ((5, "bos_token"), (6, "eos_token"))),
     ):
         if part is not None:
@@ -48,11 +59,11 @@ def _finish(builder: flatbuffers.Builder, text: TemplateText, offsets: dict[int,
     others = {
         name: token
         for name, token in sorted(text.tokens.items())
-        if name not in ("bos_token", "eos_token") and _mentions(text.source, name)
+        if name not in ("bos_token", "eos_token") and text.mentions(name)
     }
     if others:
         offsets[7] = tables(builder, [_token(builder, *item) for item in others.items()])
-    builder.StartObject(8)
+    builder.StartObject(9)
     builder.PrependUint32Slot(0, VERSION, 0)
     for slot, offset in offsets.items():
         builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
@@ -62,11 +73,7 @@ def _finish(builder: flatbuffers.Builder, text: TemplateText, offsets: dict[int,
 
 def _stored(text: TemplateText, name: str) -> str | None:
     """The text of a token; None where the template must see that there is no such token."""
-    return text.tokens.get(name, None if _mentions(text.source, name) else "")
-
-
-def _mentions(source: str, name: str) -> bool:
-    return re.search(rf"\b{re.escape(name)}\b", source) is not None
+    return text.tokens.get(name, None if text.mentions(name) else "")
 
 
 def _token(builder: flatbuffers.Builder, name: str, token: str) -> int:

@@ -1,11 +1,6 @@
 """Compiles a model's chat template into literal text that the runner puts around messages."""
 
-import json
-import os
-import reprlib
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -14,9 +9,6 @@ from exporter.chat_template.form import Form
 from exporter.chat_template.pictures import add_picture_edges, of_parts
 from exporter.chat_template.reduction import IrreducibleError, conversation, reduce_form
 from exporter.chat_template.verification import conversations
-from exporter.errors import ExportError
-from exporter.tokenizer.gguf import chat_template as stored_chat_template
-from exporter.tokenizer.source import TokenizerKind, find_tokenizer
 from runtime.chat_format.environment import Render, load_template
 
 _Forms = tuple[Form | None, Form | None]  # with and without a system message
@@ -39,7 +31,10 @@ class CompiledChatTemplate:
 
 
 def compile_chat_template(
-    template: str, tokens: dict[str, str], place: str | None = None
+    template: str,
+    tokens: dict[str, str],
+    place: str | None = None,
+    tool_template: str | None = None,
 ) -> CompiledChatTemplate:
     """Reduces a jinja2 chat template to literal text, and verifies it on generated conversations.
 
@@ -51,8 +46,9 @@ def compile_chat_template(
             in the template.
         place: of a model that sees, the text at which a picture stands: messages may begin with
             pictures.
+        tool_template: what is rendered in its place where functions are given; stored as text.
     """
-    text = TemplateText(template, tokens)
+    text = TemplateText(template, tokens, tool_template)
     try:
         render, notes = _load(template, tokens)
         try:
@@ -102,37 +98,6 @@ def _add_pictures(render: Render, forms: _Forms, place: str) -> list[str]:
     return []
 
 
-def find_chat_template(path: Path) -> str | None:
-    """Returns the chat template next to a model's weights, or in its GGUF file; None if there is
-    none.
-
-    Args:
-        path: the model's directory, or a file of its tokenizer.
-
-    Raises:
-        ExportError: the file of the template is not readable.
-    """
-    if os.path.isfile(path) and find_tokenizer(path).kind is TokenizerKind.GGUF:
-        return stored_chat_template(path)
-    directory = path if os.path.isdir(path) else path.parent
-    separate = directory / "chat_template.jinja"
-    try:
-        if separate.is_file():
-            return separate.read_text(encoding="utf-8")
-        for name in ("tokenizer_config.json", "chat_template.json"):  # the latter of a processor
-            path = directory / name
-            fields = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-            found = _default_of(fields.get("chat_template"))
-            if found is not None:
-                return found
-        return None
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ExportError(
-            f"the chat template in {directory} is not readable ({error}): download the model's "
-            "files again."
-        ) from None
-
-
 def first_turn(template: str, tokens: dict[str, str]) -> str | None:
     """What a template writes in front of a conversation's first message; None where it renders
     none as it is."""
@@ -143,23 +108,6 @@ def first_turn(template: str, tokens: dict[str, str]) -> str | None:
         return None
     before, message, _ = text.partition(_MESSAGE)
     return before if message else None
-
-
-def _default_of(stored: Any) -> str | None:
-    """Returns the default template of a config's field, which holds one, several by name, or null.
-
-    Raises:
-        TypeError, AttributeError, UnicodeEncodeError: the field holds something else.
-    """
-    if isinstance(stored, list):
-        stored = {str(item.get("name")): item.get("template") for item in stored}
-    if isinstance(stored, dict):
-        stored = stored.get("default")
-    if stored is not None and not isinstance(stored, str):
-        raise TypeError(f"chat_template is {reprlib.repr(stored)}, not a string")
-    if stored is not None:
-        stored.encode("utf-8")  # an unpaired surrogate would fail later
-    return stored
 
 
 def _load(template: str, tokens: dict[str, str]) -> tuple[Render, list[str]]:

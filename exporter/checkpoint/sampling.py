@@ -1,4 +1,7 @@
-"""How a model's authors sample: `generation_config.json`."""
+"""How a model's authors sample, as `generate` of transformers reads it.
+
+`generation_config.json` says it; in older checkpoints, which have none, `config.json`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -7,18 +10,20 @@ from exporter.errors import ExportError
 from exporter.json_object import read_object
 from runtime.answer_options import NUMBERS
 
-FILE = "generation_config.json"
+FILES = ("generation_config.json", "config.json")  # the first that is there counts
 _READ = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty")
 # What else changes the tokens that `generate` of transformers chooses.
 _NOT_APPLIED = (
     *("min_length", "min_new_tokens", "no_repeat_ngram_size", "penalty_alpha", "dola_layers"),
     *("bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "sequence_bias"),
     *("stop_strings", "exponential_decay_length_penalty", "num_beams", "guidance_scale"),
-    *("forced_bos_token_id", "forced_eos_token_id"),
+    *("forced_bos_token_id", "forced_eos_token_id", "watermarking_config", "token_healing"),
+    *("encoder_repetition_penalty", "encoder_no_repeat_ngram_size"),
 )
 _OF_SAMPLING = ("top_h", "epsilon_cutoff", "eta_cutoff")
 _OF_GREEDY = ("repetition_penalty",)
-_ONE_IS_NONE = ("num_beams", "guidance_scale", *_OF_GREEDY)
+_ONE_IS_NONE = ("num_beams", "guidance_scale", "encoder_repetition_penalty", *_OF_GREEDY)
+_DEFAULTS = {"temperature": 1.0, "top_k": 50}  # of transformers, where it samples
 _NUMBERS = [number for number in NUMBERS if number.name in _READ]
 
 
@@ -31,14 +36,13 @@ def read_sampling(directory: Path) -> dict[str, float]:
     Raises:
         ExportError: a value is not a number in the range that runtimes take.
     """
-    path, fields = directory / FILE, _fields(directory)
-    if fields.get("do_sample") is not True:
+    path, fields = _read(directory)
+    if not fields.get("do_sample"):
         return {}
     found: dict[str, float] = {}
     for number in _NUMBERS:
         value = fields.get(number.name)
-        if value is None and number.name == "temperature":
-            value = 1.0  # as transformers samples
+        value = _DEFAULTS.get(number.name) if value is None else value
         if value is None or value == number.default:
             continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -51,18 +55,25 @@ def read_sampling(directory: Path) -> dict[str, float]:
     return found
 
 
-def not_applied(directory: Path) -> list[str]:
-    """Returns the fields by which transformers chooses other tokens than runners of a file do."""
-    fields = _fields(directory)
-    others = _OF_SAMPLING if fields.get("do_sample") is True else _OF_GREEDY
+def not_applied(directory: Path) -> tuple[str, list[str]]:
+    """Returns a file's name, and its fields by which transformers chooses other tokens than runners
+    of an exported file do."""
+    path, fields = _read(directory)
+    others = _OF_SAMPLING if fields.get("do_sample") else _OF_GREEDY
     names = (*_NOT_APPLIED, *others)
-    return [
+    return path.name, [
         name
         for name in names
         if fields.get(name) and not (name in _ONE_IS_NONE and fields[name] == 1)
     ]
 
 
-def _fields(directory: Path) -> dict[str, Any]:
-    path = directory / FILE
-    return read_object(path) if path.is_file() else {}
+def _read(directory: Path) -> tuple[Path, dict[str, Any]]:
+    """The file that says how the authors sample, and what it says; {} where there is none."""
+    path = next((path for name in FILES if (path := directory / name).is_file()), None)
+    if path is None:
+        return directory / FILES[0], {}
+    fields = read_object(path)
+    inner = fields.get("text_config") if path.name != FILES[0] else None
+    said = {name: value for name, value in fields.items() if value is not None}
+    return path, {**(inner if isinstance(inner, dict) else {}), **said}

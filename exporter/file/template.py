@@ -1,4 +1,4 @@
-"""The text of the chat template in a `.pte`, without what compiles templates."""
+"""The texts of the chat templates in a `.pte`, without what compiles templates."""
 
 import struct
 from pathlib import Path
@@ -7,16 +7,21 @@ from flatbuffers.table import Table
 
 from exporter.file.pte import CHAT_TEMPLATE, read_blob
 
-SOURCE_SLOT = 3  # of schemas/chat_template.fbs
+SOURCE_SLOT, TOOL_SOURCE_SLOT = 3, 8  # of schemas/chat_template.fbs
 
 
-def read_template(path: Path) -> str | None:
-    """Returns the template's text; None: the file is of a version that did not keep it.
+def read_templates(path: Path) -> tuple[str | None, str | None]:
+    """Returns the template's text, and that of the one that takes its place where functions are
+    given; None: there is none, or the file is of a version that did not keep it.
 
     Raises:
         ExportError: it is not one of our `.pte` files, is damaged, or has no template.
     """
     data = read_blob(path, CHAT_TEMPLATE)
     root = Table(data, struct.unpack_from("<I", data)[0])
-    offset = root.Offset(4 + 2 * SOURCE_SLOT)
-    return root.String(root.Pos + offset).decode() if offset else None
+
+    def text(slot: int) -> str | None:
+        offset = root.Offset(4 + 2 * slot)
+        return root.String(root.Pos + offset).decode() if offset else None
+
+    return text(SOURCE_SLOT), text(TOOL_SOURCE_SLOT)

@@ -59,11 +59,11 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     if plan.sampling:
         set_by_authors = ", ".join(f"{name} {value:g}" for name, value in plan.sampling.items())
         listener.note(f"Runners of the file sample by default as its authors do: {set_by_authors}.")
-    ignored = not_applied(plan.checkpoint.directory)
+    name, ignored = not_applied(plan.checkpoint.directory)
     if ignored:
         listener.note(
-            f"Runners of the file do not apply {', '.join(ignored)} of generation_config.json, by "
-            "which transformers would choose other tokens."
+            f"Runners of the file do not apply {', '.join(ignored)} of {name}, by which "
+            "transformers would choose other tokens."
         )
     for note in rotary_notes(config, context, plan.spec):
         listener.note(note)

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from exporter.catalogue.find import EMBEDDED
 from exporter.chat_template import (
+    DEFAULT,
+    TOOL_USE,
     TemplateText,
     compile_chat_template,
-    find_chat_template,
+    find_chat_templates,
     first_turn,
 )
 from exporter.checkpoint import Checkpoint
@@ -132,12 +134,10 @@ def prepare_text(
             ) from None
     starts = [[token] for token in (bos_id, *ends) if token is not None][:1]
     blobs, chat_template = {TOKENIZER: compiled.data}, None
-    template = find_chat_template(path)
-    if options.chat_template is not None:
-        template, _ = read_text_file(options.chat_template, "chat template")
+    template = _template(options, path, compiled.tokens, listener)
     if template is not None:
-        blobs[CHAT_TEMPLATE], chat_template = _compiled(TemplateText(template, compiled.tokens))
-        turn = first_turn(template, compiled.tokens)
+        blobs[CHAT_TEMPLATE], chat_template = _compiled(template)
+        turn = first_turn(template.source, template.tokens)
         if turn and calibration is not None:
             ids = encode(turn)
             starts.append(ids if bos_id is None or ids[:1] == [bos_id] else [bos_id, *ids])
@@ -151,7 +151,7 @@ def prepare_text(
         prompts=tuple(tuple(ids) for ids in starts if len(sources) > 1 and 2 * len(ids) < window),
         source=source,
         sha256=sha256,
-        template=None if template is None else TemplateText(template, compiled.tokens),
+        template=template,
     )
 
 
@@ -167,9 +167,26 @@ def with_pictures(text: Text, place: str) -> Text:
     return replace(text, blobs={**text.blobs, CHAT_TEMPLATE: data}, chat_template=chat_template)
 
 
+def _template(
+    options: ExportOptions, path: Path, tokens: dict[str, str], listener: Listener
+) -> TemplateText | None:
+    """The chat template that was given, or the model's own; None where it has none."""
+    if options.chat_template is not None:
+        return TemplateText(read_text_file(options.chat_template, "chat template")[0], tokens)
+    found = find_chat_templates(path)
+    if DEFAULT in found:
+        return TemplateText(found[DEFAULT], tokens, found.get(TOOL_USE))
+    if found:
+        listener.note(
+            f"The model's chat templates are named {', '.join(sorted(found))}, and none is the "
+            "default: the file has none. Name one with --chat-template."
+        )
+    return None
+
+
 def _compiled(template: TemplateText, place: str | None = None) -> tuple[bytes, str]:
     """Returns a chat template as a file has it, and what a report says of it."""
-    chat = compile_chat_template(template.source, template.tokens, place)
+    chat = compile_chat_template(template.source, template.tokens, place, template.tool_source)
     kind = "compiled" if chat.reduced else _AS_TEXT
     return chat.data, f"{kind}: {chat.reason}" if chat.reason else kind
 

@@ -184,18 +184,6 @@ def reference_model(path: Path) -> bytes:
     return bytes(_Stored.read(path).sentencepiece_model().SerializeToString())
 
 
-def chat_template(path: Path) -> str | None:
-    """The chat template of a GGUF file; None where it has none.
-
-    Raises:
-        TokenizerError: it is not text.
-    """
-    template = GgufFile(path).metadata.get("tokenizer.chat_template")
-    if template is not None and not isinstance(template, str):
-        raise TokenizerError(f"{path}: tokenizer.chat_template is not text; download it again.")
-    return template
-
-
 @dataclass(frozen=True)
 class _Stored:
     """The tokenizer's part of the metadata, without the `tokenizer.ggml.` before its names."""

@@ -112,6 +112,7 @@ def _prepare(
     wanted: _Wanted,
     variables: Mapping[str, Any] | None,
 ) -> Prompt:
+    template = template.with_tools if tools else template
     prepared = prepare_messages(messages, template.source)
     calls = _call_format(template) if tools else None
     called = _callable(tools, tool_choice)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import jinja2
@@ -41,6 +42,7 @@ class ChatTemplate:
         bos_token, eos_token: what it calls by these names; None: they are undefined in it.
         special_tokens: the texts of the tokenizer's special tokens.
         tokens: what it calls by other names, such as `unk_token`.
+        tool_source: the template that takes its place where functions are given; None: itself.
 
     Raises:
         RunnerError: `source` is not a template.
@@ -53,15 +55,33 @@ class ChatTemplate:
         eos_token: str | None,
         special_tokens: Iterable[str],
         tokens: Mapping[str, str] | None = None,
+        tool_source: str | None = None,
     ) -> None:
         self.source = source
         self.special = SpecialTokens(list(special_tokens), source)
+        self._tool_source = tool_source
+        self._of_source = partial(
+            ChatTemplate,
+            bos_token=bos_token,
+            eos_token=eos_token,
+            special_tokens=self.special.texts,
+            tokens=tokens,
+        )
         ends = {"bos_token": bos_token, "eos_token": eos_token}
         named = {name: token for name, token in ends.items() if token is not None}
         try:
             self._render = load_template(source, {**named, **(tokens or {})}, has_clock=True)
         except jinja2.TemplateError as error:
             raise RunnerError(f"the model's chat template is not valid: {error}") from None
+
+    @cached_property
+    def with_tools(self) -> "ChatTemplate":
+        """The template of conversations in which functions are given.
+
+        Raises:
+            RunnerError: it is not a template.
+        """
+        return self if self._tool_source is None else self._of_source(self._tool_source)
 
     @property
     def takes_tools(self) -> bool:

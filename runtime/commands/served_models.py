@@ -66,16 +66,16 @@ def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedMo
         RunnerError: the file cannot be read.
     """
     from exporter.file.pte import read_report
-    from exporter.file.template import read_template
+    from exporter.file.template import read_templates
     from runtime.server.served import ServedModel
 
     report: dict[str, Any] = {}
-    template = None
+    template = tool_template = None
     hears = False
     try:
         report = read_report(options.path)
         if report.get("model", {}).get("chat_template"):
-            template = read_template(options.path)
+            template, tool_template = read_templates(options.path)
         hears = _hears(options.path)
         if not is_alone and not hears and "model_type" not in report.get("model", {}):
             raise ExportError(f"{options.path} is a program of tensors, not a model of texts")
@@ -91,7 +91,8 @@ def read_served(name: str, options: "ModelOptions", is_alone: bool) -> "ServedMo
     is_text = options.task == "text"
     caches = options.sequences * cache_bytes(report, options) if is_text else 0
     memory = file.st_size + _PROCESS + caches
-    return ServedModel(name, options, report, template, file.st_size, file.st_mtime, memory)
+    size, time = file.st_size, file.st_mtime
+    return ServedModel(name, options, report, template, size, time, memory, tool_template)
 
 
 def _hears(path: Path) -> bool:

@@ -62,12 +62,14 @@ def routes(answering: Answering) -> list[Route]:
     async def props(request: Request) -> Response:
         served = answering.shelf.find(request.query_params.get("model")).served
         request.state.model = served
+        of_tools = served.tool_template
         return JSONResponse(
             {
                 "default_generation_settings": {"n_ctx": served.context},
                 "total_slots": served.options.sequences,
                 "model_alias": served.name,
                 "chat_template": served.template or "",
+                **({"chat_template_tool_use": of_tools} if of_tools else {}),
                 "modalities": {"vision": served.sees, "audio": False},
                 "build_info": f"thimble {settings.version}",
             }

@@ -18,6 +18,7 @@ class ServedModel:
         file_size: bytes.
         file_time: seconds since 1970, when the file was changed last.
         memory: bytes that it needs once it is loaded, estimated.
+        tool_template: the chat template where functions are given; None: `template`.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ServedModel:
     file_size: int
     file_time: float
     memory: int
+    tool_template: str | None = None
 
     @property
     def context(self) -> int | None:
@@ -45,6 +47,7 @@ class ServedModel:
         """What it can do, in Ollama's and llama.cpp's words."""
         if self.options.task != "text":
             return [self.options.task]
-        has_tools = self.template is not None and takes_tools(self.template)
+        template = self.tool_template or self.template
+        has_tools = template is not None and takes_tools(template)
         known = {"completion": True, "tools": has_tools, "vision": self.sees}
         return [name for name, has in known.items() if has]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from support.exported import Quiet
 from torch import Tensor
@@ -53,6 +53,18 @@ CASES: list[dict[str, Any]] = [
     {"target_modules": ["v_proj", "o_proj"], "exclude_modules": ["o_proj"]},
     {"target_modules": ["v_proj", "down_proj", "embed_tokens"], "layers_to_transform": [1]},
     {"target_modules": ["q_proj", "lm_head"], "ensure_weight_tying": True},
+    {
+        "target_modules": ["q_proj", "v_proj"],
+        "use_rslora": True,
+        "alpha_pattern": {r"layers\.1\.self_attn\.(q|k)_proj": 3},
+        "rank_pattern": {"^model.layers.0.self_attn.v_proj": 2},
+    },
+    {
+        "target_modules": ["q_proj"],
+        "layers_to_transform": [1],
+        "layers_pattern": ["layers", "h"],
+        "modules_to_save": ["layers.0.mlp.gate_proj"],
+    },
 ]
 
 
@@ -172,6 +184,17 @@ def test_it_computes_what_peft_computes(
     have = logits(merged)
     assert (have - logits(open_checkpoint(base))).abs().max() > 1e-2
     # Logits of about 1 from float32 sums of at most 48 products, in another order.
+    assert torch.allclose(have, want, rtol=0, atol=1e-5)
+
+
+def test_of_several_patterns_the_first_in_the_file_counts(tmp_path: Path) -> None:
+    """As where PEFT loads the adapter: it sorts them when it saves, so it may have trained with
+    another one."""
+    patterns = {"q_proj": 5, "layers.0.self_attn.q_proj": 32}
+    base, adapter, _ = save(tmp_path, False, target_modules=["q_proj"], alpha_pattern=patterns)
+    with torch.no_grad():
+        want = PeftModel.from_pretrained(base_model(False), adapter).eval()(TOKENS).logits
+    have = logits(with_adapter(open_checkpoint(base), adapter))
     assert torch.allclose(have, want, rtol=0, atol=1e-5)
 
 

@@ -1,6 +1,7 @@
 """Chat templates: the reduced form, in Python and in C++, equals jinja2's rendering."""
 
 import json
+import shutil
 from datetime import datetime
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from support.cpp_programs import ask, frame_texts
 from support.trained_tokenizers import train_llama3
 
-from exporter.chat_template import compile_chat_template, find_chat_template
+from exporter.catalogue.find import EMBEDDED
+from exporter.chat_template import compile_chat_template, find_chat_templates
 from exporter.chat_template.verification import COUNT, conversations
 from exporter.errors import ExportError
 from runtime.chat_format.environment import Messages, load_template
@@ -189,31 +191,72 @@ def test_a_template_cannot_reach_out_of_its_sandbox() -> None:
 
 
 def test_the_template_is_found_beside_the_weights(tmp_path: Path) -> None:
-    assert find_chat_template(tmp_path) is None
+    assert find_chat_templates(tmp_path) == {}
     config = tmp_path / "tokenizer_config.json"
     config.write_text(train_llama3(), encoding="utf-8")
-    assert find_chat_template(tmp_path) is None
+    assert find_chat_templates(tmp_path) == {}
     config.write_text(json.dumps({"chat_template": "one"}))
-    assert find_chat_template(tmp_path) == "one"
+    assert find_chat_templates(tmp_path) == {"default": "one"}
     several = [{"name": "tool_use", "template": "two"}, {"name": "default", "template": "three"}]
-    config.write_text(json.dumps({"chat_template": several}))
-    assert find_chat_template(tmp_path) == "three"
     by_name = {item["name"]: item["template"] for item in several}
+    config.write_text(json.dumps({"chat_template": several}))
+    assert find_chat_templates(tmp_path) == by_name
     config.write_text(json.dumps({"chat_template": by_name}))
-    assert find_chat_template(tmp_path) == "three"
+    assert find_chat_templates(tmp_path) == by_name
     (tmp_path / "chat_template.jinja").write_text("four")
-    assert find_chat_template(tmp_path) == "four"
+    assert find_chat_templates(tmp_path) == {"default": "four"}
     (tmp_path / "chat_template.jinja").unlink()
     config.write_text("{")
     with pytest.raises(ExportError, match="not readable"):
-        find_chat_template(tmp_path)
+        find_chat_templates(tmp_path)
 
 
 def test_the_template_of_a_processor_is_the_last_that_is_taken(tmp_path: Path) -> None:
     tokenizer, processor = tmp_path / "tokenizer_config.json", tmp_path / "chat_template.json"
     processor.write_text('{"chat_template": "of the processor"}')
-    assert find_chat_template(tmp_path) == "of the processor"
+    assert find_chat_templates(tmp_path) == {"default": "of the processor"}
     tokenizer.write_text("{}")
-    assert find_chat_template(tmp_path) == "of the processor"
+    assert find_chat_templates(tmp_path) == {"default": "of the processor"}
     tokenizer.write_text('{"chat_template": "of the tokenizer"}')
-    assert find_chat_template(tmp_path) == "of the tokenizer"
+    assert find_chat_templates(tmp_path) == {"default": "of the tokenizer"}
+
+
+NAMED = {"default": "plain", "tool_use": "with tools", "rag": "with documents"}
+LISTED = [{"name": name, "template": text} for name, text in NAMED.items()]
+OTHERS = {f"additional_chat_templates/{name}.jinja": NAMED[name] for name in ("rag", "tool_use")}
+
+
+@pytest.mark.parametrize(
+    ("field", "files"),
+    [
+        ("one", {}),
+        (LISTED, {}),
+        (NAMED, {}),
+        (LISTED[1:], {}),
+        (LISTED, {"chat_template.jinja": "apart"}),
+        (LISTED, {"chat_template.jinja": "apart", **OTHERS}),
+        (None, {"chat_template.jinja": "apart", **OTHERS}),
+        (LISTED, OTHERS),
+        ("one", {**OTHERS, "additional_chat_templates/default.jinja": "apart"}),
+    ],
+    ids=str,
+)
+def test_transformers_takes_the_same_of_several(
+    field: object, files: dict[str, str], tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    shutil.copy(EMBEDDED / "tokenizer.json", tmp_path)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": field}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    found = find_chat_templates(tmp_path)
+    if "default" not in found:
+        with pytest.raises(ValueError, match="no default specified"):
+            tokenizer.get_chat_template()
+        return
+    assert found["default"] == tokenizer.get_chat_template()
+    assert found.get("tool_use", found["default"]) == tokenizer.get_chat_template(tools=[{}])

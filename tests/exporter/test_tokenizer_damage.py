@@ -17,7 +17,7 @@ from support.tiers import checked
 from support.trained_tokenizers import train_metaspace, train_prepending, train_qwen2
 
 from exporter.catalogue.find import EMBEDDED
-from exporter.chat_template import compile_chat_template, find_chat_template
+from exporter.chat_template import compile_chat_template, find_chat_templates
 from exporter.checkpoint.hugging_face import read_config, read_model_config
 from exporter.errors import ExportError
 from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
@@ -200,7 +200,7 @@ def test_any_damage_to_the_configs_beside_it(name: str, tmp_path: Path) -> None:
         (tmp_path / name).write_text(json.dumps(mutated(fields, place, value)))
         for read in (
             lambda: read_configs(spec, tmp_path),
-            lambda: find_chat_template(tmp_path),
+            lambda: find_chat_templates(tmp_path),
             lambda: read_config(tmp_path / "config.json"),
             lambda: read_model_config(tmp_path, None),
         ):

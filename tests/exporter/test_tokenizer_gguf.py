@@ -15,7 +15,7 @@ from support.hostile_text import hostile_strings
 from support.json_mutations import VALUES
 from support.trained_tokenizers import train_digits, train_prepending, training_text
 
-from exporter.chat_template import find_chat_template
+from exporter.chat_template import find_chat_templates
 from exporter.errors import ExportError
 from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
 from exporter.tokenizer.compile import read_specification
@@ -223,7 +223,11 @@ def test_the_file_says_what_begins_and_ends_a_text(tmp_path: Path) -> None:
     assert (compiled.bos_id, compiled.eos_ids) == (0, [0, end])
     assert compiled.tokens["bos_token"] == metadata["tokenizer.ggml.tokens"][0]
     assert compiled.vocab_size == end + 2  # the last id has no token
-    assert find_chat_template(path) == TEMPLATE
+    assert find_chat_templates(path) == {"default": TEMPLATE}
+    key = "tokenizer.chat_template"
+    named = {key: TEMPLATE, f"{key}.tool_use": "with tools", f"{key}s": ["tool_use"]}
+    path = write(tmp_path / "several.gguf", named)
+    assert find_chat_templates(path) == {"default": TEMPLATE, "tool_use": "with tools"}
 
 
 def test_the_end_of_a_channel_ends_no_answer(tmp_path: Path) -> None:
@@ -287,7 +291,7 @@ def test_what_is_unknown_or_damaged_is_said(
 def test_a_template_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "m.gguf", {"tokenizer.chat_template": 3})
     with pytest.raises(ExportError) as raised:
-        find_chat_template(path)
+        find_chat_templates(path)
     assert str(raised.value) == (f"{path}: tokenizer.chat_template is not text; download it again.")
 
 
@@ -314,7 +318,7 @@ def test_changed_metadata_is_read_or_refused(
         else:
             metadata[name] = chance.choice(values)
         path = write(tmp_path / "m.gguf", metadata)
-        for read in (compile_tokenizer, load_tokenizer, find_chat_template):
+        for read in (compile_tokenizer, load_tokenizer, find_chat_templates):
             try:
                 read(path)
             except ExportError as error:

@@ -15,6 +15,7 @@ from exporter.file.pte import read_report
 from runtime import Chat, Engine, Runner
 
 ROOT = Path(__file__).resolve().parents[2]
+PLAIN = {"temperature": 1.0, "top_k": 50}  # how transformers samples where nothing else is said
 TOLD = "sampling as the model's authors set it: "
 
 
@@ -33,11 +34,13 @@ def run(command: list[Any]) -> tuple[str, str]:
     ("fields", "expected"),
     [
         ({**GIVEN, "repetition_penalty": 1.1}, STORED),
-        ({"do_sample": True}, {"temperature": 1.0}),
-        ({"do_sample": True, "temperature": None, "top_p": 1.0}, {"temperature": 1.0}),
+        ({"do_sample": True}, PLAIN),
+        ({"do_sample": 1, "top_k": None}, PLAIN),
+        ({"do_sample": True, "top_k": 0}, {"temperature": 1.0}),
+        ({"do_sample": True, "temperature": None, "top_p": 1.0}, PLAIN),
         ({"do_sample": False, "temperature": 0.7}, {}),
         ({"temperature": 0.7}, {}),
-        ({"do_sample": True, "typical_p": 0.9}, {"temperature": 1.0, "typical_p": 0.9}),
+        ({"do_sample": True, "typical_p": 0.9}, {**PLAIN, "typical_p": 0.9}),
         (None, {}),
     ],
 )
@@ -49,6 +52,18 @@ def test_what_is_read(
     assert read_sampling(tmp_path) == expected
 
 
+def test_a_checkpoint_of_old_says_it_in_its_config(tmp_path: Path) -> None:
+    """Unless it has a generation_config.json, and be that empty, transformers takes it there."""
+    inner = {"do_sample": True, "temperature": 0.5, "top_p": 0.9}
+    config = {"top_p": 0.8, "temperature": None, "text_config": inner, "no_repeat_ngram_size": 3}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert read_sampling(tmp_path) == {"temperature": 0.5, "top_k": 50, "top_p": 0.8}
+    assert not_applied(tmp_path) == ("config.json", ["no_repeat_ngram_size"])
+    (tmp_path / "generation_config.json").write_text("{}")
+    assert read_sampling(tmp_path) == {}
+    assert not_applied(tmp_path) == ("generation_config.json", [])
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -58,13 +73,16 @@ def test_what_is_read(
         ({"repetition_penalty": 1.1}, ["repetition_penalty"]),
         ({"do_sample": True, "repetition_penalty": 1.1, "top_h": 0.4}, ["top_h"]),
         ({"suppress_tokens": [5], "forced_eos_token_id": 2}, None),
+        ({"encoder_repetition_penalty": 1.0, "encoder_no_repeat_ngram_size": 0}, []),
+        ({"encoder_repetition_penalty": 1.2, "encoder_no_repeat_ngram_size": 2}, None),
+        ({"watermarking_config": {"bias": 2.0}, "token_healing": True}, None),
     ],
 )
 def test_what_is_not_applied(
     tmp_path: Path, fields: dict[str, Any], expected: list[str] | None
 ) -> None:
     (tmp_path / "generation_config.json").write_text(json.dumps(fields))
-    assert not_applied(tmp_path) == (list(fields) if expected is None else expected)
+    assert not_applied(tmp_path)[1] == (list(fields) if expected is None else expected)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,16 @@ from pathlib import Path
 
 import flatbuffers
 import pytest
+from support.asked import TOOLS, USER
+from support.call_templates import TEMPLATES
 from support.chats import TEMPLATE, export_chat_model
 from support.tiers import checked
 
 from exporter.chat_template import blob, compile_chat_template
+from exporter.file.template import read_templates
 from runtime import Chat, Engine, Runner, RunnerError
+from runtime.chat_format.conversation import prepare
+from runtime.chat_format.template import ChatTemplate
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 
@@ -25,6 +30,7 @@ def test_a_template_that_the_runner_renders(chat_pte: Path, cpp_build: Path) -> 
             "eos_token": "</s>",
             "special_tokens": ["<s>", "</s>"],
             "tokens": {},
+            "tool_source": None,
         }
         with Engine(runner):
             assert runner.chat_template == stored
@@ -42,6 +48,23 @@ def test_a_template_that_it_cannot_render(
         assert runner.chat_template["source"] == IRREDUCIBLE
         with pytest.raises(RunnerError, match="stored as text only"):
             Chat(runner)
+
+
+def test_the_template_that_is_taken_where_functions_are_given(
+    one_layer_checkpoint: Path, tmp_path: Path, cpp_build: Path
+) -> None:
+    named = {"default": TEMPLATE, "tool_use": TEMPLATES["hermes"] + "{{ unk_token }}"}
+    pte = export_chat_model(one_layer_checkpoint, tmp_path, named)
+    assert read_templates(pte) == tuple(named.values())
+    with Runner(pte, threads=1) as runner:
+        stored = runner.chat_template or {}
+    assert (stored["source"], stored["tool_source"]) == tuple(named.values())
+    template = ChatTemplate(**stored)
+    alone = ChatTemplate(**{**stored, "source": stored["tool_source"], "tool_source": None})
+    assert prepare(template, USER, TOOLS).pieces == prepare(alone, USER, TOOLS).pieces
+    plain = ChatTemplate(**{**stored, "tool_source": None})
+    assert prepare(template, USER).pieces == prepare(plain, USER).pieces
+    assert prepare(template, USER).pieces != prepare(alone, USER).pieces
 
 
 def test_a_file_without_one(embedded_cpu_pte: Path, cpp_build: Path) -> None:

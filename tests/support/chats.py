@@ -3,6 +3,7 @@
 import json
 import shutil
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 from support.exported import Quiet
@@ -27,12 +28,12 @@ ROLES = ("system", "user", "assistant")
 def export_chat_model(
     original: Path,
     directory: Path,
-    template: str = TEMPLATE,
+    template: str | Mapping[str, str] = TEMPLATE,
     scheme: Scheme = FLOAT,
     max_context_len: int = 256,
 ) -> Path:
     """A checkpoint with a template that it never saw: what it says is nonsense, but greedy. For the
-    CPU delegate, whose sessions can be kept."""
+    CPU delegate, whose sessions can be kept. Several templates are given by their names."""
     checkpoint = shutil.copytree(original, directory / "checkpoint")
     config = {"chat_template": template, "bos_token": "<s>", "eos_token": "</s>"}
     (checkpoint / "tokenizer_config.json").write_text(json.dumps(config))

@@ -59,7 +59,8 @@ std::string to_json(const thimble::ChatTemplate& stored, const thimble::Tokenize
   return "{\"source\": " + quoted(stored.source()) +
          ", \"bos_token\": " + quoted_or_null(stored.bos_token()) +
          ", \"eos_token\": " + quoted_or_null(stored.eos_token()) + ", \"special_tokens\": [" +
-         special + "], \"tokens\": {" + named + "}}";
+         special + "], \"tokens\": {" + named +
+         "}, \"tool_source\": " + quoted_or_null(stored.tool_source()) + "}";
 }
 
 }  // namespace

@@ -263,10 +263,10 @@ THIMBLE_API int64_t thimble_encode_pieces(const thimble_runner* runner, const th
 THIMBLE_API const char* thimble_token_text(const thimble_runner* runner, int32_t token,
                                            size_t* size);
 
-/// Returns the model's chat template as JSON, {"source": ..., "bos_token": ..., "eos_token": ...,
-/// "special_tokens": [...], "tokens": {...}}: a jinja2 template, two texts that it takes (null:
-/// undefined), the special tokens' texts, and those that the template calls by other names, such as
-/// "unk_token". "" if the file keeps no template. Valid as long as the runner.
+/// Returns the model's chat template as JSON, {"source": jinja2, "bos_token", "eos_token": texts it
+/// takes (null: undefined), "special_tokens": [all], "tokens": {those it calls by other names},
+/// "tool_source": the template that takes its place where functions are given (null: itself)}, or
+/// "" if the file keeps none. Valid as long as the runner.
 THIMBLE_API const char* thimble_chat_template(thimble_runner* runner);
 
 /// Returns the number of logits after a token.

@@ -19,6 +19,7 @@ enum Field {
   kBosToken,
   kEosToken,
   kTokens,
+  kToolSource,
 };
 enum TokenField { kName, kTokenText };
 enum FormField { kEdges, kRules, kSystemBeforeLastUser, kPictureEdges };
@@ -170,13 +171,14 @@ std::string_view ChatTemplate::source() const {
   return whole ? table_.string(kSource) : std::string_view();
 }
 
-std::optional<std::string_view> ChatTemplate::token(int field) const {
+std::optional<std::string_view> ChatTemplate::text(int field) const {
   if (!table_.has(field)) return std::nullopt;
   return table_.string(field);
 }
 
-std::optional<std::string_view> ChatTemplate::bos_token() const { return token(kBosToken); }
-std::optional<std::string_view> ChatTemplate::eos_token() const { return token(kEosToken); }
+std::optional<std::string_view> ChatTemplate::tool_source() const { return text(kToolSource); }
+std::optional<std::string_view> ChatTemplate::bos_token() const { return text(kBosToken); }
+std::optional<std::string_view> ChatTemplate::eos_token() const { return text(kEosToken); }
 
 std::vector<std::pair<std::string_view, std::string_view>> ChatTemplate::tokens() const {
   std::vector<std::pair<std::string_view, std::string_view>> tokens;

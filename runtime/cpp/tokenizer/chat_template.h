@@ -33,6 +33,9 @@ class ChatTemplate {
   /// The template itself, jinja2; "": the file is of version 1, which does not have all.
   std::string_view source() const;
 
+  /// The template that takes its place where functions are given; nothing: itself.
+  std::optional<std::string_view> tool_source() const;
+
   /// The texts of the tokens that it calls by these names; nothing: they are undefined in it.
   std::optional<std::string_view> bos_token() const;
   std::optional<std::string_view> eos_token() const;
@@ -49,7 +52,7 @@ class ChatTemplate {
                                     bool add_generation_prompt) const;
 
  private:
-  std::optional<std::string_view> token(int field) const;
+  std::optional<std::string_view> text(int field) const;
 
   FlatbufferTable table_;
 };
