@@ -3,13 +3,13 @@
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.build import BUILD_DIR, CHECKOUT, PRODUCTS, build, find_tool
 from runtime.errors import BuildError
+from runtime.packaging.platform_tag import platform_tag
 
 PACKAGES = ("exporter", "quant", "delegates", "runtime", "devtools")
 
@@ -25,7 +25,6 @@ def package(directory: Path) -> Path:
     if not (CHECKOUT / "pyproject.toml").is_file():
         raise BuildError("a wheel can only be made from a checkout; clone the repository.")
     build(targets=PRODUCTS)
-    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     with tempfile.TemporaryDirectory() as temporary:
         source, written = Path(temporary) / "thimble", Path(temporary) / "wheel"
         source.mkdir()
@@ -35,9 +34,10 @@ def package(directory: Path) -> Path:
             ignored = shutil.ignore_patterns("__pycache__", "bin")
             shutil.copytree(CHECKOUT / name, source / name, ignore=ignored)
         install: list[str | Path] = ["--install", BUILD_DIR, "--component", "wheel", "--strip"]
-        _run([find_tool("cmake"), *install, "--prefix", source / "runtime" / "bin"])
+        programs = source / "runtime" / "bin"
+        _run([find_tool("cmake"), *install, "--prefix", programs])
         pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
-        option = f"--config-settings=--build-option=--plat-name={platform}"
+        option = f"--config-settings=--build-option=--plat-name={platform_tag(programs.iterdir())}"
         _run([*pip, option, "--wheel-dir", str(written), str(source)])
         (wheel,) = written.glob("*.whl")
         return Path(shutil.move(wheel, directory / wheel.name))

@@ -22,12 +22,17 @@ def installed(cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A directory that has the wheel's packages, and ExecuTorch's beside them."""
     directory = tmp_path_factory.mktemp("wheel")
     wheel = package(directory)
-    assert wheel.name.startswith("thimble_ml-") and "none-any" not in wheel.name
+    assert re.fullmatch(r"thimble_ml-.+-manylinux_2_\d\d_\w+\.whl", wheel.name)
     site = directory / "site"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         assert {"runtime/bin/runner", "runtime/bin/libthimble.so"} <= names
         assert not any(name.startswith(("build/", "tests/")) for name in names)
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        told = set(re.findall(r"^License-File: (.+)$", archive.read(metadata).decode(), re.M))
+        kept = {name for name in names if re.match(r"runtime/.*/LICENSE-", name)}
+        assert told == {"LICENSE", *kept} and "runtime/web/vendor/LICENSE-marked" in kept
+        assert {f"{Path(metadata).parent}/licenses/{file}" for file in told} <= names
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel]
     subprocess.run(pip, check=True)
     (site / "executorch").symlink_to(next(iter(executorch.__path__)), target_is_directory=True)
