@@ -20,11 +20,23 @@ _DEFAULTS: Mapping[str, Any] = {  # of transformers, which stores no others' val
     **{"num_attention_heads": 16, "num_channels": 3, "image_size": 224, "patch_size": 32},
     **{"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
-_ACTIVATIONS = {"gelu_pytorch_tanh": "tanh", "gelu": "none"}
+ACTIVATIONS = {"gelu_pytorch_tanh": "tanh", "gelu": "none"}
 
 
 @dataclass(frozen=True)
-class TowerSpec:
+class LayerSizes:
+    """Fields of vision_config by their names there, which the layers need."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    hidden_act: str
+    layer_norm_eps: float
+
+
+@dataclass(frozen=True)
+class TowerSpec(LayerSizes):
     """The fields of vision_config by their names there.
 
     Attributes:
@@ -34,14 +46,8 @@ class TowerSpec:
     """
 
     model_type: str
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
     image_size: int
     patch_size: int
-    hidden_act: str
-    layer_norm_eps: float
     scale_factor: int
     text_size: int
     vocab_size: int
@@ -54,41 +60,66 @@ class TowerSpec:
 
 
 def spec(config: Mapping[str, Any]) -> TowerSpec:
+    own, layers = read_layers(config, _DEFAULTS)
+    image_size, patch_size = count(own, "image_size"), count(own, "patch_size")
+    if image_size < patch_size:
+        raise ExportError(
+            f"image_size {image_size} of vision_config is less than patch_size {patch_size}."
+        )
+    text = language_fields(config)
+    return TowerSpec(
+        **layers,
+        model_type=str(config.get("model_type")),
+        image_size=image_size,
+        patch_size=patch_size,
+        scale_factor=count(config, "scale_factor", 2),
+        text_size=count(text, "hidden_size"),
+        vocab_size=count(text, "vocab_size"),
+        image_token_id=read_image_token(config, text, 128257),
+    )
+
+
+def read_layers(
+    config: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Returns the fields of vision_config, and of these those of LayerSizes.
+
+    Args:
+        defaults: of fields that are not stored.
+
+    Raises:
+        ExportError: one has a value that is not supported.
+    """
     own = config.get("vision_config")
     if not isinstance(own, dict):
         raise ExportError(f"vision_config is {own!r}; it must be an object.")
-    own = {**_DEFAULTS, **own}
-    refuse(own, "hidden_act", *_ACTIVATIONS)
+    own = {**defaults, **own}
+    refuse(own, "hidden_act", *ACTIVATIONS)
     refuse(own, "num_channels", 3)
-    sizes = (
-        *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
-        *("image_size", "patch_size"),
-    )
-    read: dict[str, Any] = {name: count(own, name) for name in sizes}
-    if read["hidden_size"] % read["num_attention_heads"]:
+    sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    layers: dict[str, Any] = {name: count(own, name) for name in sizes}
+    if layers["hidden_size"] % layers["num_attention_heads"]:
         raise ExportError(
-            f"hidden_size {read['hidden_size']} of vision_config is not a multiple of "
-            f"num_attention_heads {read['num_attention_heads']}."
+            f"hidden_size {layers['hidden_size']} of vision_config is not a multiple of "
+            f"num_attention_heads {layers['num_attention_heads']}."
         )
-    if read["image_size"] < read["patch_size"]:
-        raise ExportError(
-            f"image_size {read['image_size']} of vision_config is less than patch_size "
-            f"{read['patch_size']}."
-        )
-    text = language_fields(config)
-    vocab_size, token = count(text, "vocab_size"), count(config, "image_token_id", 128257, 0)
+    epsilon = positive(own, "layer_norm_eps")
+    return own, {**layers, "hidden_act": own["hidden_act"], "layer_norm_eps": epsilon}
+
+
+def read_image_token(config: Mapping[str, Any], text: Mapping[str, Any], default: int) -> int:
+    """Returns the token that stands where a row of a picture does.
+
+    Args:
+        text: the fields of the language model.
+
+    Raises:
+        ExportError: it is not in the vocabulary.
+    """
+    vocab_size, token = count(text, "vocab_size"), count(config, "image_token_id", default, 0)
     if token >= vocab_size:
         raise ExportError(f"image_token_id is {token}, but vocab_size is {vocab_size}.")
-    return TowerSpec(
-        model_type=str(config.get("model_type")),
-        **read,
-        hidden_act=own["hidden_act"],
-        layer_norm_eps=positive(own, "layer_norm_eps"),
-        scale_factor=count(config, "scale_factor", 2),
-        text_size=count(text, "hidden_size"),
-        vocab_size=vocab_size,
-        image_token_id=token,
-    )
+    return token
 
 
 def stored(_: TowerSpec, name: str) -> Stored:
@@ -119,9 +150,9 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    def __init__(self, spec: TowerSpec) -> None:
+    def __init__(self, spec: LayerSizes) -> None:
         super().__init__()
-        self.approximate = _ACTIVATIONS[spec.hidden_act]
+        self.approximate = ACTIVATIONS[spec.hidden_act]
         self.fc1 = nn.Linear(spec.hidden_size, spec.intermediate_size)
         self.fc2 = nn.Linear(spec.intermediate_size, spec.hidden_size)
 
@@ -130,7 +161,7 @@ class MLP(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, spec: TowerSpec) -> None:
+    def __init__(self, spec: LayerSizes) -> None:
         super().__init__()
         self.layer_norm1 = nn.LayerNorm(spec.hidden_size, eps=spec.layer_norm_eps)
         self.self_attn = Attention(spec.hidden_size, spec.num_attention_heads)
@@ -160,7 +191,7 @@ class Embeddings(nn.Module):
 
 
 class Encoder(nn.Module):
-    def __init__(self, spec: TowerSpec) -> None:
+    def __init__(self, spec: LayerSizes) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(spec) for _ in range(spec.num_hidden_layers))
 

@@ -37,6 +37,13 @@ void GatherOp::check(Checker* checker) const {
 
 void GatherOp::walk(RowNeeds* rows) const { rows->reads(input, rows->written(output)); }
 
+bool GatherOp::keeps_order() const {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] != i) return false;
+  }
+  return true;
+}
+
 Work GatherOp::run(const Op& op, OpRows rows, OpContext& context) const {
   const size_t height = context.height(input), from_row = context.width(input) / piece;
   const size_t to_row = context.width(output) / piece;

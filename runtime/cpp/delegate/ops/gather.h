@@ -19,7 +19,11 @@ struct GatherOp {
   static GatherOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
-  bool shorten(Heights* heights) const { return heights->by_whole(input, output); }
+  /// Whether the output's numbers are the input's in their order, in rows of another length.
+  bool keeps_order() const;
+  bool shorten(Heights* heights) const {
+    return keeps_order() ? heights->by_part(input, output) : heights->by_whole(input, output);
+  }
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 };

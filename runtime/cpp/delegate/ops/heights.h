@@ -29,6 +29,11 @@ class Heights {
   bool by_whole(uint32_t input, uint32_t output) {
     return is_whole(input) && set(output, planned_[output]);
   }
+  /// Of one whose rows are those of its input cut, or joined, in equal parts.
+  bool by_part(uint32_t input, uint32_t output) {
+    const size_t rows = of(input) * planned_[output];
+    return rows % planned_[input] == 0 && set(output, rows / planned_[input]);
+  }
 
  private:
   const std::vector<size_t> planned_;

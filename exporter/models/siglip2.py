@@ -1,0 +1,185 @@
+"""SigLIP 2 and what leads from it into a language model, as in LFM2-VL: the patches of a picture of
+any size, layers of attention among all of them, and a projection of squares of patches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from exporter.errors import ExportError
+from exporter.models.families import language_fields
+from exporter.models.family import Family
+from exporter.models.fields import count, flag, refuse
+from exporter.models.siglip import ACTIVATIONS, Encoder, LayerSizes, read_image_token, read_layers
+from exporter.models.tensor_layout import Stored
+
+_DEFAULTS: Mapping[str, Any] = {  # of transformers, which stores no others' values
+    **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12},
+    **{"num_attention_heads": 12, "num_channels": 3, "num_patches": 256, "patch_size": 16},
+    **{"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
+}
+_PROJECTOR: Mapping[str, Any] = {
+    **{"projector_hidden_act": "gelu", "projector_hidden_size": 2560, "projector_bias": True},
+    **{"projector_use_layernorm": True, "downsample_factor": 2},
+}
+_PLACES = {"vision_model.": "model.vision_tower.", "connector.": "model.multi_modal_projector."}
+
+
+@dataclass(frozen=True)
+class TowerSpec(LayerSizes):
+    """The fields of vision_config, and others, by their names there.
+
+    Attributes:
+        trained: learned places of a side; those of patches are interpolated.
+        scale_factor: patches of a square's side; a square is a row of the output.
+        text_size: numbers of such a row, the language model's hidden_size.
+        image_token_id: the token that stands where a row does.
+    """
+
+    model_type: str
+    trained: int
+    patch_size: int
+    scale_factor: int
+    projector_hidden_act: str
+    projector_hidden_size: int
+    projector_bias: bool
+    projector_use_layernorm: bool
+    text_size: int
+    vocab_size: int
+    image_token_id: int
+    tie_word_embeddings: bool = False
+
+    @property
+    def pixel_numbers(self) -> int:
+        """Of a patch, row by row, the colors of a pixel together."""
+        return 3 * self.patch_size**2
+
+
+def spec(config: Mapping[str, Any]) -> TowerSpec:
+    own, layers = read_layers(config, _DEFAULTS)
+    patches = count(own, "num_patches")
+    trained = round(patches**0.5)
+    if trained**2 != patches:
+        raise ExportError(f"num_patches of vision_config is {patches}; it must be a square.")
+    fields, text = {**_PROJECTOR, **config}, language_fields(config)
+    refuse(fields, "projector_hidden_act", *ACTIVATIONS)
+    return TowerSpec(
+        **layers,
+        model_type=str(config.get("model_type")),
+        trained=trained,
+        patch_size=count(own, "patch_size"),
+        scale_factor=count(fields, "downsample_factor"),
+        projector_hidden_act=fields["projector_hidden_act"],
+        projector_hidden_size=count(fields, "projector_hidden_size"),
+        projector_bias=flag(fields, "projector_bias"),
+        projector_use_layernorm=flag(fields, "projector_use_layernorm"),
+        text_size=count(text, "hidden_size"),
+        vocab_size=count(text, "vocab_size"),
+        image_token_id=read_image_token(config, text, 396),
+    )
+
+
+def stored(_: TowerSpec, name: str) -> Stored:
+    ours, place = next(item for item in _PLACES.items() if name.startswith(item[0]))
+    rest = name.removeprefix(ours)
+    # Checkpoints of transformers before version 5 have one module more.
+    older = "model.vision_tower.vision_model." if ours == "vision_model." else place
+    return Stored((place + rest,)).or_else(Stored((older + rest,)))
+
+
+PARTS = ("vision_tower", "multi_modal_projector")  # of a checkpoint, by their names below model.
+FAMILY: Family[TowerSpec] = Family("siglip2", spec, stored)
+
+
+class Embeddings(nn.Module):
+    """Of patches, and of their places among the learned ones."""
+
+    def __init__(self, spec: TowerSpec) -> None:
+        super().__init__()
+        self.patch_embedding = nn.Linear(spec.pixel_numbers, spec.hidden_size)
+        self.position_embedding = nn.Embedding(spec.trained**2, spec.hidden_size)
+
+    def fit(self) -> None:
+        """Makes one linear of both, which reads a patch's pixels and the weights of its place."""
+        pixels, places = self.patch_embedding, self.position_embedding.weight
+        both = nn.Linear(pixels.in_features + len(places), pixels.out_features, device="meta")
+        both.weight = nn.Parameter(torch.cat([pixels.weight, places.T], 1).contiguous())
+        both.bias = pixels.bias
+        self.patch_embedding = both
+        del self.position_embedding
+
+    def forward(self, patches: Tensor) -> Tensor:
+        return self.patch_embedding(patches)
+
+
+class Siglip2(nn.Module):
+    def __init__(self, spec: TowerSpec) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(spec)
+        self.encoder = Encoder(spec)
+        self.post_layernorm = nn.LayerNorm(spec.hidden_size, eps=spec.layer_norm_eps)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        x = self.embeddings(patches)
+        for layer in self.encoder.layers:
+            x = layer(x)
+        return self.post_layernorm(x)
+
+
+class Connector(nn.Module):
+    def __init__(self, spec: TowerSpec) -> None:
+        super().__init__()
+        self.square = spec.scale_factor**2
+        self.approximate = ACTIVATIONS[spec.projector_hidden_act]
+        size, hidden = spec.hidden_size * self.square, spec.projector_hidden_size
+        self.layer_norm = nn.LayerNorm(size) if spec.projector_use_layernorm else None
+        self.linear_1 = nn.Linear(size, hidden, bias=spec.projector_bias)
+        self.linear_2 = nn.Linear(hidden, spec.text_size, bias=spec.projector_bias)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """Joins the patches of each square, and projects them."""
+        count, size = patches.shape[1] // self.square, patches.shape[2] * self.square
+        x = patches.reshape(1, count, size)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return self.linear_2(F.gelu(self.linear_1(x), approximate=self.approximate))
+
+
+class Tower(nn.Module):
+    """From a picture's patches to rows that a language model reads as it does tokens'."""
+
+    def __init__(self, spec: TowerSpec) -> None:
+        super().__init__()
+        self.vision_model = Siglip2(spec)
+        self.connector = Connector(spec)
+
+    def fit(self) -> None:
+        """Prepares the weights, once they are loaded."""
+        self.vision_model.embeddings.fit()
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """Maps patches to rows (1, squares, text_size).
+
+        Args:
+            patches: (1, squares * scale_factor**2, numbers), those of a square together, left to
+                right and then down, as squares are: normalized pixels, then place_weights().
+        """
+        return self.connector(self.vision_model(patches))
+
+
+def place_weights(trained: int, height: int, width: int) -> Tensor:
+    """Returns how much of each learned place is in each patch's, (height, width, trained**2)."""
+    sides = [
+        F.interpolate(
+            torch.eye(trained)[None, :, None],
+            size=(1, size),
+            mode="bilinear",
+            align_corners=False,
+            antialias=True,
+        )[0, :, 0].T
+        for size in (height, width)
+    ]  # (size, trained) each
+    return torch.einsum("ya,xb->yxab", *sides).flatten(2)
