@@ -120,7 +120,7 @@ class Turn:
             HttpError: the model has no chat template.
             RunnerError: the conversation is not possible.
         """
-        images = await self.images(chat)
+        images = await self.images(chat, interface)
         template = need_template(self.model.template)
         prompts = await asyncio.to_thread(chat_prompts, chat, template)
         readers = chat_readers(chat, prompts)
@@ -135,7 +135,7 @@ class Turn:
             explained = prompts[0].explained(str(error), field or interface.answer_field)
             raise RequestError(explained) from None
 
-    async def images(self, chat: ChatRequest) -> list[bytes]:
+    async def images(self, chat: ChatRequest, interface: Interface) -> list[bytes]:
         """Returns the files of a conversation's pictures.
 
         Raises:
@@ -148,7 +148,8 @@ class Turn:
                 if any(part.image_url is not None for part in parts):
                     reason = f"{self.served.name!r} does not see: leave the pictures out"
                     raise HttpError(400, reason, "messages")
-        return await images_of(chat, self._answering.image_hosts, settings.max_images)
+        hosts = self._answering.image_hosts
+        return await images_of(chat, hosts, settings.max_images, interface is OPENAI)
 
     async def answer(
         self,

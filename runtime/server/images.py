@@ -17,28 +17,34 @@ def data_url(base64_text: str | None) -> str:
     return f"data:image/*;base64,{base64_text or ''}"
 
 
-async def images_of(chat: ChatRequest, hosts: ImageHosts, most_bytes: int) -> list[bytes]:
+async def images_of(
+    chat: ChatRequest, hosts: ImageHosts, most_bytes: int, is_own_form: bool
+) -> list[bytes]:
     """Returns the files of a conversation's pictures, in order.
+
+    Args:
+        is_own_form: the client wrote chat completions, so that an error may name their fields.
 
     Raises:
         HttpError: one is neither a data URL nor of a host that may be asked, or they are too large.
     """
     found: list[bytes] = []
     left = most_bytes
-    for place, url in _urls(chat):
+    for number, (field, url) in enumerate(_urls(chat), start=1):
+        place, param = (field, field) if is_own_form else (f"picture {number}", None)
         if len(found) == _MOST:
-            raise HttpError(400, f"the request has more than {_MOST} pictures", place)
+            raise HttpError(400, f"the request has more than {_MOST} pictures", param)
         if url.startswith("data:"):
-            image = _decoded(url, place)
+            image = _decoded(url, place, param)
         elif url.startswith("https://"):
             image = await hosts.fetch(url, place, left)
         else:
             raise HttpError(
-                400, f"{place} is not a data URL, such as data:image/png;base64,", place
+                400, f"{place} is not a data URL, such as data:image/png;base64,", param
             )
         left -= len(image)
         if left < 0:
-            raise HttpError(413, f"the pictures have more than {most_bytes} bytes", place)
+            raise HttpError(413, f"the pictures have more than {most_bytes} bytes", param)
         found.append(image)
     return found
 
@@ -56,11 +62,11 @@ def _urls(chat: ChatRequest) -> Iterator[tuple[str, str]]:
                 yield f"messages.{index}.content.{number}", part.image_url.url
 
 
-def _decoded(url: str, place: str) -> bytes:
+def _decoded(url: str, place: str, param: str | None) -> bytes:
     head, comma, text = url.partition(",")
     if not comma or not head.endswith(";base64"):
-        raise HttpError(400, f"{place} is a data URL without base64", place)
+        raise HttpError(400, f"{place} is a data URL without base64", param)
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise HttpError(400, f"{place} is not base64", place) from None
+        raise HttpError(400, f"{place} is not base64", param) from None

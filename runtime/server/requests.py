@@ -250,6 +250,13 @@ class Prediction(Fields):
     type: Literal["content"]
     content: str | list[Part]
 
+    @field_validator("content")
+    @classmethod
+    def _text_alone(cls, content: str | list[Part]) -> str | list[Part]:
+        if isinstance(content, list) and any(part.image_url is not None for part in content):
+            raise ValueError("a prediction has parts of text alone")
+        return content
+
     def text(self) -> str:
         if isinstance(self.content, str):
             return self.content

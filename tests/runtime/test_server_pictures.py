@@ -127,6 +127,13 @@ def test_what_is_refused(server: Server, tmp_path: Path) -> None:
     turn = {"role": "user", "content": "What?", "images": [BASE64]}
     told = post(server, "/api/chat", {"model": "words", "messages": [turn]}).json()
     assert "does not see" in told["error"]
+    bad = {"role": "user", "content": "What?", "images": [BASE64, "?"]}
+    told = post(server, "/api/chat", {"model": "eyes", "messages": [bad]}).json()
+    assert told["error"] == "picture 2 is not base64"  # not by a field that Ollama does not have
+    guess = {"type": "content", "content": asked(URL)["messages"][0]["content"]}
+    answer = post(server, "/v1/chat/completions", {**asked(URL), "prediction": guess})
+    assert answer.status_code == 400
+    assert "a prediction has parts of text alone" in answer.json()["error"]["message"]
     called = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     shown_part = {"type": "input_image", "image_url": URL}
     lost: dict[str, Any] = {

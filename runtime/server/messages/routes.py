@@ -33,7 +33,7 @@ def routes(answering: Answering) -> list[Route]:
     async def count_tokens(request: Request) -> Response:
         chat = chat_of(await gate.body(request, CountRequest))
         async with answering.turn(request, chat.model) as turn:
-            images = await turn.images(chat)
+            images = await turn.images(chat, ANTHROPIC)
             template = need_template(turn.model.template)
             (prompt,) = await asyncio.to_thread(chat_prompts, chat, template)
             tokens = await turn.model.encode(with_images(prompt, images))

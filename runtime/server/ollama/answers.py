@@ -13,7 +13,7 @@ from runtime.server.errors import HttpError
 from runtime.server.interface import OLLAMA
 from runtime.server.model import Answer
 from runtime.server.one_answer import OneAnswer
-from runtime.server.replies import finish_reason
+from runtime.server.replies import chat_logprobs, finish_reason
 
 _Json = dict[str, Any]
 _Events = AsyncIterator[tuple[int, Any]]
@@ -73,12 +73,13 @@ class OllamaAnswers:
         joined = self._lines.empty()
         async for event in self._answer.read(events):
             _join(joined, self._lines.of(event))
-        return {**self.head(), **joined, **self._end(answers[0].stats)}
+        return {**self.head(), **joined, **self._logprobs(), **self._end(answers[0].stats)}
 
     async def chunks(self, answers: Sequence[Answer], events: _Events) -> AsyncIterator[_Json]:
         async for event in self._answer.read(events):
-            yield {**self.head(), **self._lines.of(event), "done": False}
-        yield {**self.head(), **self._lines.empty(), **self._end(answers[0].stats)}
+            yield {**self.head(), **self._lines.of(event), **self._logprobs(), "done": False}
+        end = self._end(answers[0].stats)
+        yield {**self.head(), **self._lines.empty(), **self._logprobs(), **end}
 
     def failed(self, error: HttpError) -> _Json:
         return OLLAMA.error(error)
@@ -94,6 +95,10 @@ class OllamaAnswers:
             reason: "load" or "unload".
         """
         return {**self.head(), **self._lines.empty(), "done": True, "done_reason": reason}
+
+    def _logprobs(self) -> _Json:
+        entries = chat_logprobs(self._answer.take_logprobs())
+        return {"logprobs": entries} if entries else {}
 
     def _end(self, stats: _Json) -> _Json:
         reason = "stop" if self._answer.stop is not None else finish_reason(stats)

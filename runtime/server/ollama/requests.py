@@ -107,6 +107,9 @@ class OllamaRequest(NamesModel):
         None, description="seconds, or such as 5m: how long the model stays; 0: not at all"
     )
 
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20, description="no effect without logprobs")
+
     @property
     def keep(self) -> float | None:
         """`keep_alive` in seconds; None: it is not given, or is none."""
@@ -120,6 +123,8 @@ class OllamaRequest(NamesModel):
         if self.format not in (None, ""):
             schema = None if self.format == "json" else self.format
             fields["response_format"] = {"type": "json_object", "schema": schema}
+        if self.logprobs:
+            fields |= {"logprobs": True, "top_logprobs": self.top_logprobs}
         if isinstance(self.think, bool):
             fields["chat_template_kwargs"] = {"enable_thinking": self.think}
         elif self.think is not None:

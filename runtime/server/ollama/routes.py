@@ -154,7 +154,8 @@ def _plain_request(body: GenerateBody) -> CompletionRequest:
     """What completions need to answer the bare prompt."""
     fields = {name: value for name, value in body.fields.items() if value is not None}
     fields = {name: value for name, value in fields.items() if name not in _OF_CHATS}
+    fields["logprobs"] = (body.top_logprobs or 0) if body.logprobs else None
     return CompletionRequest(**{"max_tokens": NO_LIMIT, **fields}, prompt=body.prompt)
 
 
-_OF_CHATS = ("chat_template_kwargs", "reasoning_effort")
+_OF_CHATS = ("chat_template_kwargs", "reasoning_effort", "top_logprobs")
