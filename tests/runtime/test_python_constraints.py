@@ -99,8 +99,12 @@ def test_a_constraint_that_is_no_longer_wanted(runner: Runner) -> None:
     """Its compilation ends before it is done, and the engine goes on."""
     slow = {"type": "string", "pattern": "a.{12}$", "maxLength": 5000}
     with Engine(runner, sequences=1) as engine:
-        with pytest.raises(RunnerError, match="cancelled while its constraint was compiled"):
-            engine.submit("x", 3, json_schema=slow, still_wanted=lambda: False)
+        for wanted in range(12):  # wherever in the compilation it ends
+            left = iter([True] * wanted)
+            with pytest.raises(RunnerError, match="cancelled while its constraint was compiled"):
+                engine.submit(
+                    "x", 3, json_schema=slow, still_wanted=lambda left=left: next(left, False)
+                )
         assert engine.submit("x", choice=["yes"]).text() == "yes"
 
 

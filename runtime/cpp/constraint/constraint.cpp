@@ -69,6 +69,7 @@ Result<std::unique_ptr<Constraint>> Constraint::compile(
   const Interruption interruption(&wanted);
   SchemaReading reading{text.relax, {}};
   Result<Program> program = compile_constraint(text, vocabulary->names(), &reading);
+  if (const Status wanted_still = interruption.status(); !wanted_still.ok()) return wanted_still;
   if (!program.ok()) return program.status();
   std::unique_ptr<Constraint> constraint(
       new Constraint(std::move(*program), std::move(vocabulary)));

@@ -8,19 +8,25 @@ namespace {
 
 constexpr uint32_t kChecks = 64;  // of which one asks
 
-thread_local const StillWanted* wanted_now = nullptr;
+thread_local Interruption* now = nullptr;
 thread_local uint32_t checks = 0;
 
 }  // namespace
 
-Interruption::Interruption(const StillWanted* wanted) : outer_(std::exchange(wanted_now, wanted)) {}
+Interruption::Interruption(const StillWanted* wanted)
+    : wanted_(wanted), outer_(std::exchange(now, this)) {}
 
-Interruption::~Interruption() { wanted_now = outer_; }
+Interruption::~Interruption() { now = outer_; }
+
+Status Interruption::status() const {
+  if (!interrupted_) return {};
+  return Status::error("the answer was cancelled while its constraint was compiled");
+}
 
 Status Interruption::check() {
-  if (wanted_now == nullptr || !*wanted_now || ++checks % kChecks != 0 || (*wanted_now)())
-    return {};
-  return Status::error("the answer was cancelled while its constraint was compiled");
+  if (now == nullptr || now->wanted_ == nullptr || !*now->wanted_) return {};
+  if (++checks % kChecks == 0 && !(*now->wanted_)()) now->interrupted_ = true;
+  return now->status();
 }
 
 }  // namespace thimble

@@ -21,8 +21,13 @@ class Interruption {
   /// Fails if what the thread compiles is not wanted any more. Costs little.
   static Status check();
 
+  /// Fails if a check has failed, of which a caller may have made an error of its own, or none.
+  Status status() const;
+
  private:
-  const StillWanted* outer_;
+  const StillWanted* wanted_;
+  Interruption* outer_;
+  bool interrupted_ = false;
 };
 
 }  // namespace thimble
