@@ -27,6 +27,10 @@ QUICK := tests/test_layering.py tests/test_once.py tests/test_words.py tests/del
   $(patsubst %,tests/quant/test_%.py,cache_key cache_size calibration compiled descent drift gptq \
     int8_gram integers method products quality refusals scales sensitivity threads triangular)
 
+# Python compiles each imported file once. An environment that forbids it to keep them costs each
+# process of a test that imports PyTorch eight seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo chat samples minutes quick test check both soak sweeps fuzz lint build clean
 
 # The export is checked in the delegate's library, and runs beside the rest of the build.
