@@ -1,4 +1,12 @@
-"""What Ollama's requests ask for, in the words of chat completions."""
+"""What Ollama's requests ask for, in the words of chat completions, and their log-probabilities."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from support.servers import Server, export_caller, serving
 
 from runtime.server.ollama.requests import GenerateBody, Message
 from runtime.server.ollama.routes import _messages
@@ -17,3 +25,37 @@ def test_a_seed_of_chance_and_an_empty_schema() -> None:
     asked = {"model": "stories", "options": {"seed": -1}, "format": {}}
     fields = GenerateBody.model_validate(asked).fields
     assert fields["seed"] is None and fields["response_format"]["schema"] == {}
+
+
+@pytest.fixture(scope="module")
+def server(
+    cpp_build: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    pte = export_caller(shared_data, tmp_path_factory)
+    with serving(pte, "--name", "stories", "--threads", "1") as server:
+        yield server
+
+
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("stop", [None, "the"])
+def test_logprobs(server: Server, raw: bool, stop: str | None) -> None:
+    """Streamed and whole the same, an entry for each token of the answer."""
+    options = {"temperature": 0, "num_predict": 24, **({"stop": [stop]} if stop else {})}
+    body = {
+        "model": "stories",
+        "prompt": "Once upon a time",
+        "options": options,
+        "logprobs": True,
+        "raw": raw,
+    }
+    address = server.address + "/api/generate"
+    whole = httpx.post(address, json={**body, "top_logprobs": 2, "stream": False}).json()
+    lines = httpx.post(address, json={**body, "top_logprobs": 2}).text.splitlines()
+    streamed = [entry for line in lines for entry in json.loads(line).get("logprobs", [])]
+    assert whole["logprobs"] == streamed
+    text = "".join(entry["token"] for entry in streamed)
+    assert text == whole["response"] if not stop else text.startswith(whole["response"])
+    for entry in streamed:
+        assert len(entry["top_logprobs"]) == 2 and entry["logprob"] <= 0
+        assert entry["top_logprobs"][0] == {k: entry[k] for k in ("token", "logprob", "bytes")}
+    assert "logprobs" not in httpx.post(address, json={**body, "logprobs": False}).text

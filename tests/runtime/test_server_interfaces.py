@@ -270,25 +270,6 @@ def test_ollamas_generate(llama: ollama.Client, client: openai.OpenAI, expected:
     assert llama.generate("stories").done_reason == "load"
 
 
-@pytest.mark.parametrize("raw", [True, False])
-@pytest.mark.parametrize("stop", [None, "the"])
-def test_ollamas_logprobs(server: Server, raw: bool, stop: str | None) -> None:
-    """Streamed and whole the same, an entry for each token of the answer."""
-    options = {**GREEDY, **({"stop": [stop]} if stop else {})}
-    body = {"model": "stories", "prompt": USER, "options": options, "logprobs": True, "raw": raw}
-    address = server.address + "/api/generate"
-    whole = httpx.post(address, json={**body, "top_logprobs": 2, "stream": False}).json()
-    lines = httpx.post(address, json={**body, "top_logprobs": 2}).text.splitlines()
-    streamed = [entry for line in lines for entry in json.loads(line).get("logprobs", [])]
-    assert whole["logprobs"] == streamed
-    text = "".join(entry["token"] for entry in streamed)
-    assert text == whole["response"] if not stop else text.startswith(whole["response"])
-    for entry in streamed:
-        assert len(entry["top_logprobs"]) == 2 and entry["logprob"] <= 0
-        assert entry["top_logprobs"][0] == {k: entry[k] for k in ("token", "logprob", "bytes")}
-    assert "logprobs" not in httpx.post(address, json={**body, "logprobs": False}).text
-
-
 def test_ollamas_models(server: Server, llama: ollama.Client) -> None:
     (listed,) = llama.list().models
     assert listed.model == "stories:latest" and listed.details is not None
