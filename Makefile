@@ -27,8 +27,8 @@ QUICK := tests/test_layering.py tests/test_once.py tests/test_words.py tests/del
   $(patsubst %,tests/quant/test_%.py,cache_key cache_size calibration compiled descent drift gptq \
     int8_gram integers method products quality refusals scales sensitivity threads triangular)
 
-# Python compiles each imported file once. An environment that forbids it to keep them costs each
-# process of a test that imports PyTorch eight seconds.
+# Where the environment forbids Python to keep what it compiled, each process compiles PyTorch anew:
+# `import exporter.pipeline` took 8.2 CPU seconds then, and 3.1 otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo chat samples minutes quick test check both soak sweeps fuzz lint build clean
