@@ -3,7 +3,7 @@ patches, layers of attention among all of them, and a projection of squares of p
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ _DEFAULTS: Mapping[str, Any] = {  # of transformers, which stores no others' val
     **{"num_attention_heads": 16, "num_channels": 3, "image_size": 224, "patch_size": 32},
     **{"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
+_Embeddings = TypeVar("_Embeddings", bound=nn.Module)
 ACTIVATIONS = {"gelu_pytorch_tanh": "tanh", "gelu": "none"}
 
 
@@ -196,10 +197,12 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(Layer(spec) for _ in range(spec.num_hidden_layers))
 
 
-class Siglip(nn.Module):
-    def __init__(self, spec: TowerSpec) -> None:
+class Siglip(nn.Module, Generic[_Embeddings]):
+    embeddings: _Embeddings
+
+    def __init__(self, spec: LayerSizes, embeddings: _Embeddings) -> None:
         super().__init__()
-        self.embeddings = Embeddings(spec)
+        self.embeddings = embeddings
         self.encoder = Encoder(spec)
         self.post_layernorm = nn.LayerNorm(spec.hidden_size, eps=spec.layer_norm_eps)
 
@@ -238,7 +241,7 @@ class Tower(nn.Module):
 
     def __init__(self, spec: TowerSpec) -> None:
         super().__init__()
-        self.vision_model = Siglip(spec)
+        self.vision_model = Siglip(spec, Embeddings(spec))
         self.connector = Connector(spec)
 
     def fit(self, spec: TowerSpec, side: int) -> None:

@@ -13,7 +13,7 @@ from exporter.errors import ExportError
 from exporter.models.families import language_fields
 from exporter.models.family import Family
 from exporter.models.fields import count, flag, refuse
-from exporter.models.siglip import ACTIVATIONS, Encoder, LayerSizes, read_image_token, read_layers
+from exporter.models.siglip import ACTIVATIONS, LayerSizes, Siglip, read_image_token, read_layers
 from exporter.models.tensor_layout import Stored
 
 _DEFAULTS: Mapping[str, Any] = {  # of transformers, which stores no others' values
@@ -115,20 +115,6 @@ class Embeddings(nn.Module):
         return self.patch_embedding(patches)
 
 
-class Siglip2(nn.Module):
-    def __init__(self, spec: TowerSpec) -> None:
-        super().__init__()
-        self.embeddings = Embeddings(spec)
-        self.encoder = Encoder(spec)
-        self.post_layernorm = nn.LayerNorm(spec.hidden_size, eps=spec.layer_norm_eps)
-
-    def forward(self, patches: Tensor) -> Tensor:
-        x = self.embeddings(patches)
-        for layer in self.encoder.layers:
-            x = layer(x)
-        return self.post_layernorm(x)
-
-
 class Connector(nn.Module):
     def __init__(self, spec: TowerSpec) -> None:
         super().__init__()
@@ -153,7 +139,7 @@ class Tower(nn.Module):
 
     def __init__(self, spec: TowerSpec) -> None:
         super().__init__()
-        self.vision_model = Siglip2(spec)
+        self.vision_model = Siglip(spec, Embeddings(spec))
         self.connector = Connector(spec)
 
     def fit(self) -> None:
