@@ -10,10 +10,10 @@ from runtime.chat_format.stop_reader import StopReader
 from runtime.chat_format.template import ChatTemplate
 from runtime.server.errors import HttpError
 from runtime.server.interface import OPENAI
-from runtime.server.kept_tokens import KeptTokens
 from runtime.server.model import Answer
 from runtime.server.replies import ChatChoice, Reply, chat_logprobs, guessed, usage
 from runtime.server.requests import ChatRequest, NamedTool
+from runtime.server.scored_reader import ScoredReader
 
 
 def chat_prompts(request: ChatRequest, template: ChatTemplate) -> list[Prompt]:
@@ -86,12 +86,8 @@ class ChatAnswers:
     ) -> None:
         self._request = request
         self._prompts = prompts
-        self._readers = readers
+        self._readers = [ScoredReader(reader, bool(request.logprobs)) for reader in readers]
         self._choices = [ChatChoice(index) for index in range(len(readers))]
-        self._tokens = [
-            KeptTokens(reader) if request.logprobs and isinstance(reader, StopReader) else None
-            for reader in readers
-        ]
         self._reply = reply
 
     async def whole(
@@ -134,16 +130,11 @@ class ChatAnswers:
         return OPENAI.left_out(answer.stats, self._prompts)
 
     def _read(self, index: int, more: Any) -> list[Event]:
-        choice, reader, tokens = self._choices[index], self._readers[index], self._tokens[index]
+        choice, scored = self._choices[index], self._readers[index]
+        events = scored.read(more)
         if more is None:
-            events = reader.finish()
-            choice.stopped = isinstance(reader, StopReader) and reader.stopped
-            choice.logprobs += chat_logprobs(tokens.finish() if tokens else [])
-            return events
-        push = tokens.push if tokens else reader.push
-        events = [event for piece in more.pieces for event in push(piece)]
-        entries = tokens.take(more.logprobs) if tokens else more.logprobs
-        choice.logprobs += chat_logprobs(entries)
+            choice.stopped = isinstance(scored.reader, StopReader) and scored.reader.stopped
+        choice.logprobs += chat_logprobs(scored.take_logprobs())
         return events
 
     def _chunk(

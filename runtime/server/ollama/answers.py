@@ -62,10 +62,11 @@ class OllamaAnswers:
         reader: Reader,
         lines: ChatLines | GenerateLines,
         prompts: Sequence[Prompt] = (),
+        is_scored: bool = False,
     ) -> None:
         self._model = model
         self._prompts = prompts
-        self._answer = OneAnswer(reader)
+        self._answer = OneAnswer(reader, is_scored)
         self._lines = lines
         self._began = time.monotonic()
 

@@ -45,7 +45,7 @@ def routes(answering: Answering) -> list[Route]:
         fields = {**body.fields, "messages": _messages(body.messages), "tools": tools or None}
 
         def replies(prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
-            return OllamaAnswers(body.model, readers[0], ChatLines(), prompts)
+            return OllamaAnswers(body.model, readers[0], ChatLines(), prompts, bool(body.logprobs))
 
         async with answering.turn(request, body.model, keep=body.keep) as turn:
             return await turn.converse(chat_request(fields), replies, OLLAMA)
@@ -54,7 +54,9 @@ def routes(answering: Answering) -> list[Route]:
         body = await gate.body(request, GenerateBody)
 
         def replies(prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
-            return OllamaAnswers(body.model, readers[0], GenerateLines(), prompts)
+            return OllamaAnswers(
+                body.model, readers[0], GenerateLines(), prompts, bool(body.logprobs)
+            )
 
         if not body.prompt and not body.images:
             return await loaded(request, body, GenerateLines())
