@@ -1,6 +1,8 @@
 """Weights that real checkpoints sometimes hold, through the whole export: zeros and outliers."""
 
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,23 @@ def test_logits_without_deviation_agree_with_themselves_alone() -> None:
     require_agreement(agreement)
     with pytest.raises(ExportError, match="differ from the model's by inf of their deviation"):
         require_agreement(compare(reference, lambda tokens, at: zeros + 1))
+
+
+def test_one_other_choice_of_an_expert_is_no_fault_of_a_mixture() -> None:
+    logits = torch.randn(8, 64, generator=torch.Generator().manual_seed(2))
+    mixture = Reference(torch.arange(8), (1,) * 8, logits, 0.1, mixture=True)
+
+    def off(shares: torch.Tensor) -> Iterator[torch.Tensor]:
+        """The logits of each call, moved by a share of their deviation."""
+        return iter((logits + shares[:, None] * logits.roll(1, 0)).split(1))
+
+    flipped = off(torch.tensor([0.02] * 3 + [1.0] + [0.02] * 4))
+    require_agreement(compare(mixture, lambda tokens, at: next(flipped)))
+    flipped = off(torch.tensor([0.02] * 3 + [1.0] + [0.02] * 4))
+    with pytest.raises(ExportError, match="rounding explains only 0.1"):
+        require_agreement(
+            compare(replace(mixture, mixture=False), lambda tokens, at: next(flipped))
+        )
+    moved = off(torch.full((8,), 0.15))
+    with pytest.raises(ExportError, match=r"differ from the model's by 0\.1"):
+        require_agreement(compare(mixture, lambda tokens, at: next(moved)))
