@@ -7,7 +7,9 @@ VariantList all_variants() {
 #if defined(THIMBLE_AMX_INT8)
       &amx_int8::kVariant,
 #endif
+#if defined(THIMBLE_AVX512VNNI)
       &avx512vnni::kVariant,
+#endif
 #if defined(THIMBLE_AVXVNNI)
       &avxvnni::kVariant,
 #endif
