@@ -60,8 +60,6 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
             f"({checkpoint.rounded_activations}): its weights are read, and activations are not "
             "rounded so."
         )
-    for note in checkpoint.notes:
-        listener.note(note)
     apart = read_adapters(checkpoint, options.adapters)
     if options.adapter is None and not options.adapters:
         refuse_adapter_beside(checkpoint)
@@ -74,6 +72,8 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
                 "(PEFT's merge_and_unload adds such changes to both.)"
             )
         checkpoint = merged
+    for note in (*checkpoint.notes, *(note for one in apart for note in one.notes)):
+        listener.note(note)
     return replace(checkpoint, adapters=apart)
 
 

@@ -112,11 +112,12 @@ def with_adapter(checkpoint: Checkpoint, source: str | Path) -> Checkpoint:
     Raises:
         ExportError: as `find_adapter` and `read_changes` do.
     """
-    changes = read_changes(find_adapter(source), checkpoint)
+    changes, notes = read_changes(find_adapter(source), checkpoint)
     adapted = AdaptedWeights(checkpoint.weights, changes)
     tied = checkpoint.config.tie_word_embeddings and not adapted.unties
     config = replace(checkpoint.config, tie_word_embeddings=tied)
-    return replace(checkpoint, config=config, weights=adapted)
+    notes = (*checkpoint.notes, *notes)
+    return replace(checkpoint, config=config, weights=adapted, notes=notes)
 
 
 def refuse_adapter_beside(checkpoint: Checkpoint) -> None:
@@ -151,8 +152,10 @@ def find_adapter(source: str | Path) -> Path:
     return hub.download(str(source))
 
 
-def read_changes(directory: Path, checkpoint: Checkpoint) -> dict[str, Change]:
-    """What the adapter in a directory makes of a model's stored weights, by their names.
+def read_changes(
+    directory: Path, checkpoint: Checkpoint
+) -> tuple[dict[str, Change], tuple[str, ...]]:
+    """What the adapter in a directory makes of a model's stored weights, by their names, and notes.
 
     What it makes of parts that the checkpoint leaves out, such as a vision tower, is left out too.
 
@@ -201,7 +204,7 @@ def read_changes(directory: Path, checkpoint: Checkpoint) -> dict[str, Change]:
                 )
             changes[name] = change
     config.targets.check(modules, weights.shapes())
-    return changes
+    return changes, config.notes(modules)
 
 
 def _changes_of(

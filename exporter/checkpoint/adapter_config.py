@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,23 @@ class AdapterConfig:
 
     def scale(self, module: str, rank: int) -> float:
         """The factor of B A in a module."""
-        matching = (p for p in self.alphas if re.match(rf"(.*\.)?({p})$", module))
-        alpha = self.alphas.get(next(matching, ""), self.alpha)
+        alpha = next(iter(self._matching(module).values()), self.alpha)
         return alpha / (math.sqrt(rank) if self.use_rslora else rank)
+
+    def notes(self, modules: Iterable[str]) -> tuple[str, ...]:
+        """Returns what to say of the alphas of an adapter with these modules."""
+        for module in modules:
+            found = self._matching(module)
+            if len(set(found.values())) > 1:
+                return (
+                    f"{self.targets.path}: in alpha_pattern {' and '.join(map(repr, found))} match "
+                    f"{module}. The first counts, as where PEFT loads the file. PEFT sorts "
+                    "them when it saves, so the adapter may have been trained with another.",
+                )
+        return ()
+
+    def _matching(self, module: str) -> dict[str, float]:
+        return {p: a for p, a in self.alphas.items() if re.match(rf"(.*\.)?({p})$", module)}
 
 
 def read_adapter_config(directory: Path) -> AdapterConfig:

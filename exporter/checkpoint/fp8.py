@@ -4,22 +4,26 @@ A scale is that of a block of the matrix, of a row, or of all of it: `weight_sca
 `weight` in DeepSeek's layout, `weight_scale` in those of compressed-tensors and FBGEMM.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from exporter.checkpoint.checkpoint import FLOATS
+from exporter.checkpoint.compressed_groups import by_group
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 
 _METHODS = ("fp8", "fbgemm_fp8")
 FP8_FORMAT = "float-quantized"  # of compressed-tensors
 _TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
+_SCALE_TYPES = (*FLOATS, torch.float8_e8m0fnu)
 _SCALES = ("weight_scale_inv", "weight_scale")
 _OF_ACTIVATIONS = ("input_scale", "activation_scale", "input_scale_ub")
 _BLOCK = (128, 128)
+BlockOf = Callable[[str], tuple[int, int] | None]  # by a module's name
 
 
 def is_fp8(config: Mapping[str, Any] | None) -> bool:
@@ -39,26 +43,44 @@ def has_fp8_groups(config: Mapping[str, Any]) -> bool:
     return any(isinstance(one, dict) and one.get("format") == FP8_FORMAT for one in listed)
 
 
-def read_block(path: Path, config: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns the rows and columns of a block, where there are any.
+def read_blocks(path: Path, config: Mapping[str, Any]) -> BlockOf:
+    """Returns the rows and columns of a module's blocks, by its name; None where it has none.
 
     Args:
         path: of the config.json, for messages.
 
     Raises:
-        ExportError: it is not a pair of sizes, or something is computed beside the weights.
+        ExportError: blocks are not of two sizes, or something is computed beside the weights.
     """
-    block = config.get("weight_block_size")
-    if config.get("quant_method") == "compressed-tensors":
-        for name in ("transform_config", "kv_cache_scheme"):
-            if config.get(name):
-                raise ExportError(f"{path}: {name} {config[name]!r} is not supported.")
-        groups = config.get("config_groups")
-        listed = groups.values() if isinstance(groups, dict) else []
-        weights = [one.get("weights") or {} for one in listed if isinstance(one, dict)]
-        blocks = [one["block_structure"] for one in weights if one.get("block_structure")]
-        block = blocks[0] if blocks else None
-    block = _BLOCK if block is None else block
+    if config.get("quant_method") != "compressed-tensors":
+        # As in transformers, what is not said is the default, and null is that there are none.
+        block = _block(path, config.get("weight_block_size", _BLOCK))
+        return lambda module: block
+    for name in ("transform_config", "kv_cache_scheme"):
+        if config.get(name):
+            raise ExportError(f"{path}: {name} {config[name]!r} is not supported.")
+    try:
+        return by_group(config, lambda group: _block_of_group(path, group["weights"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ExportError(
+            f"{path}: config_groups of quantization_config cannot be read ({error!r}); use the "
+            "config.json that was published with the weights."
+        ) from None
+
+
+def _block_of_group(path: Path, weights: Mapping[str, Any]) -> tuple[int, int] | None:
+    size = weights.get("group_size")
+    if type(size) is int and size > 0:
+        return 1, size
+    block = weights.get("block_structure")
+    if isinstance(block, str) and all(size.isdecimal() for size in block.split("x")):
+        block = [int(size) for size in block.split("x")]
+    return _block(path, block)
+
+
+def _block(path: Path, block: Any) -> tuple[int, int] | None:
+    if block is None:
+        return None
     sound = isinstance(block, list | tuple) and len(block) == 2
     if not sound or not all(type(size) is int and size > 0 for size in block):
         raise ExportError(f"{path}: the size of fp8 blocks is {block!r}; it must be two numbers.")
@@ -68,7 +90,7 @@ def read_block(path: Path, config: Mapping[str, Any]) -> tuple[int, int]:
 class Fp8Weights:
     """Stored weights whose numbers of 8 bits are read as float32, under the same names."""
 
-    def __init__(self, weights: Weights, block: tuple[int, int], path: Path) -> None:
+    def __init__(self, weights: Weights, block_of: BlockOf, path: Path) -> None:
         """
         Args:
             path: of the checkpoint, for messages.
@@ -76,7 +98,7 @@ class Fp8Weights:
         Raises:
             ExportError: a weight has no scale, or one that does not fit.
         """
-        self._weights, self._block = weights, block
+        self._weights, self._block_of = weights, block_of
         self._shapes = dict(weights.shapes())
         self._scales: dict[str, str] = {}
         for name, shape in weights.shapes().items():
@@ -86,11 +108,18 @@ class Fp8Weights:
             names = [module + scale for scale in _SCALES if module + scale in self._shapes]
             if not names:
                 raise ExportError(f"{path}: {name} has no {' or '.join(_SCALES)} beside it.")
-            scales = self._shapes[names[0]]
-            if not self._fits(shape, scales):
+            scales, block = self._shapes[names[0]], block_of(module[:-1])
+            if not _fits(shape, scales, block):
+                blocks = "without blocks" if block is None else f"in blocks of {block}"
                 raise ExportError(
-                    f"{path}: {names[0]} {scales} does not fit {name} {shape} in blocks of "
-                    f"{block}; download the files again."
+                    f"{path}: {names[0]} {scales} does not fit {name} {shape} {blocks}, as "
+                    "quantization_config has it; take weights and config from the same model."
+                )
+            type = weights.dtype(names[0])
+            if type not in (*_SCALE_TYPES, torch.uint8):
+                raise ExportError(
+                    f"{path}: {names[0]} is {type}, but scales are floats, or exponents as uint8; "
+                    "use the original float checkpoint."
                 )
             self._scales[name] = names[0]
         for name in self._scales:
@@ -108,22 +137,30 @@ class Fp8Weights:
         stored = self._weights.tensor(name)
         if name not in self._scales:
             return stored
-        scales = self._weights.tensor(self._scales[name]).float()
+        scales = self._weights.tensor(self._scales[name])
+        if scales.dtype == torch.uint8:  # exponents of 2
+            scales = scales.view(torch.float8_e8m0fnu)
         rows, columns = stored.shape
+        scales, block = scales.float(), self._block_of(name.removesuffix(".weight"))
         if scales.numel() == 1:
             scales = scales.reshape(1, 1)
         elif scales.shape in ((rows,), (rows, 1)):
             scales = scales.reshape(rows, 1)
-        else:  # of blocks
-            scales = scales.repeat_interleave(self._block[0], 0)[:rows]
-            scales = scales.repeat_interleave(self._block[1], 1)[:, :columns]
+        elif block is not None:
+            scales = scales.repeat_interleave(block[0], 0)[:rows]
+            scales = scales.repeat_interleave(block[1], 1)[:, :columns]
         return stored.float() * scales
 
     def release(self) -> None:
         self._weights.release()
 
-    def _fits(self, shape: tuple[int, ...], scales: tuple[int, ...]) -> bool:
-        if len(shape) != 2:
-            return False
-        blocks = tuple(-(-size // length) for size, length in zip(shape, self._block, strict=True))
-        return scales in ((), (1,), (1, 1), shape[:1], (shape[0], 1), blocks)
+
+def _fits(shape: tuple[int, ...], scales: tuple[int, ...], block: tuple[int, int] | None) -> bool:
+    """Whether scales are of a whole matrix, of its rows or of its blocks."""
+    if len(shape) != 2:
+        return False
+    if scales in ((), (1,), (1, 1), shape[:1], (shape[0], 1)):
+        return True
+    return block is not None and scales == tuple(
+        -(-size // length) for size, length in zip(shape, block, strict=True)
+    )

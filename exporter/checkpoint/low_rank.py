@@ -46,7 +46,7 @@ def read_adapter(checkpoint: Checkpoint, name: str, source: str) -> LowRankAdapt
         ExportError: as merging it does; or it changes more than the linears of layers, or these
             otherwise than by a low-rank product, or experts.
     """
-    changes = read_changes(find_adapter(source), checkpoint)
+    changes, notes = read_changes(find_adapter(source), checkpoint)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     mixtures = tuple(
@@ -81,7 +81,7 @@ def read_adapter(checkpoint: Checkpoint, name: str, source: str) -> LowRankAdapt
             f"The adapter {name} changes {other}, but only the weights of linears in decoder "
             f"layers can be kept apart: merge it with --adapter {source}."
         )
-    return LowRankAdapter(name, str(source), pairs)
+    return LowRankAdapter(name, str(source), pairs, notes)
 
 
 def _factors(changes: Mapping[str, Change], stored: Stored) -> tuple[Tensor, Tensor, float] | None:

@@ -102,7 +102,7 @@ def _unpacked(stored: Weights, directory: Path, fields: Mapping[str, Any]) -> We
     if mxfp4.is_mxfp4(config):
         return mxfp4.Mxfp4Weights(stored, directory)
     if fp8.is_fp8(config):
-        return fp8.Fp8Weights(stored, fp8.read_block(path, config), directory)
+        return fp8.Fp8Weights(stored, fp8.read_blocks(path, config), directory)
     if mlx_weights.is_mlx(fields):
         return mlx_weights.MlxWeights(stored, fields["quantization"], directory)
     if nf4.is_nf4(config):
@@ -113,4 +113,4 @@ def _unpacked(stored: Weights, directory: Path, fields: Mapping[str, Any]) -> We
     unpacked = UnpackedWeights(stored, packing_of, directory)
     if not fp8.has_fp8_groups(config):
         return unpacked
-    return fp8.Fp8Weights(unpacked, fp8.read_block(path, config), directory)
+    return fp8.Fp8Weights(unpacked, fp8.read_blocks(path, config), directory)

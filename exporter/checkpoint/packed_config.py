@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from exporter.checkpoint.compressed_groups import by_group, compiled
 from exporter.checkpoint.fp8 import FP8_FORMAT
 from exporter.checkpoint.packed import PackingOf
 from exporter.checkpoint.packings import AwqPacking, CompressedPacking, GptqPacking, Packing
 from exporter.errors import ExportError
 
-_CLASSES = ("Linear", "Embedding")  # as targets of compressed-tensors
 _LAYOUTS = {"pack-quantized": True, "int-quantized": False, "naive-quantized": False}
 
 
@@ -60,7 +60,7 @@ def _gptq(config: Mapping[str, Any]) -> PackingOf:
     for rule, own in (config.get("dynamic") or {}).items():
         sign, pattern = rule[:2], rule.removeprefix("+:").removeprefix("-:")
         packing = None if sign == "-:" else _gptq_packing({**config, **own})
-        rules.append((_compiled("dynamic", pattern), packing))
+        rules.append((compiled("dynamic", pattern), packing))
 
     def packing_of(module: str) -> Packing | None:
         matching = (packing for pattern, packing in rules if pattern.match(module))
@@ -88,37 +88,15 @@ def _awq(config: Mapping[str, Any]) -> PackingOf:
 
 
 def _compressed(config: Mapping[str, Any]) -> PackingOf:
-    """Groups of modules, by their names, regular expressions of them, or their classes: the most
-    specific one counts."""
     _refuse(config, "transform_config", "kv_cache_scheme")
     sparsity = (config.get("sparsity_config") or {}).get("format", "dense")
     _allow("sparsity_config.format", sparsity, ("dense",))
-    named: dict[str, Packing | None] = {}
-    of_classes: list[Packing | None] = []
-    for group in config["config_groups"].values():
-        if not group["weights"]:  # of activations
-            continue
-        packing = _compressed_packing(group.get("format") or config["format"], group["weights"])
-        for target in group.get("targets") or ["Linear"]:
-            if target in _CLASSES:
-                of_classes.append(packing)
-            else:
-                named[target] = packing
-    if len(set(of_classes)) > 1:
-        raise ValueError(f"{len(of_classes)} config_groups for all modules of a class")
-    patterns = [
-        (_compiled("targets", target.removeprefix("re:")), named[target])
-        for target in sorted(named)
-        if target.startswith("re:")
-    ]
-
-    def packing_of(module: str) -> Packing | None:
-        if module in named:
-            return named[module]
-        matching = (packing for pattern, packing in patterns if pattern.match(module))
-        return next(matching, of_classes[0] if of_classes else None)
-
-    return packing_of
+    return by_group(
+        config,
+        lambda group: _compressed_packing(
+            group.get("format") or config["format"], group["weights"]
+        ),
+    )
 
 
 def _compressed_packing(layout: str, weights: Mapping[str, Any]) -> Packing | None:
@@ -129,13 +107,6 @@ def _compressed_packing(layout: str, weights: Mapping[str, Any]) -> Packing | No
     _allow("num_bits", weights["num_bits"], (2, 4, 8) if _LAYOUTS[layout] else (4, 8))
     size = _group_size(weights.get("group_size") or -1)
     return CompressedPacking(weights["num_bits"], size, _LAYOUTS[layout])
-
-
-def _compiled(name: str, pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{name} {pattern!r}, which is no regular expression: {error}") from None
 
 
 _READERS = {"gptq": _gptq, "awq": _awq, "compressed-tensors": _compressed}

@@ -55,6 +55,22 @@ def read_sampling(directory: Path) -> dict[str, float]:
     return found
 
 
+def sampling_note(directory: Path) -> str | None:
+    """Returns a sentence on how runners of an exported file choose tokens; None if it is as they do
+    where nothing is said."""
+    path, fields = _read(directory)
+    if not fields.get("do_sample"):
+        return None
+    sampling = read_sampling(directory)
+    if "temperature" not in sampling:
+        return (
+            f"{path.name} has do_sample and a temperature of 0, which transformers refuses: "
+            "runners of the file choose the most likely token."
+        )
+    set_by_authors = ", ".join(f"{name} {value:g}" for name, value in sampling.items())
+    return f"Runners of the file sample by default as its authors do: {set_by_authors}."
+
+
 def not_applied(directory: Path) -> tuple[str, list[str]]:
     """Returns a file's name, and its fields by which transformers chooses other tokens than runners
     of an exported file do."""

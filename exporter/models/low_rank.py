@@ -43,11 +43,13 @@ class LowRankAdapter:
         name: by which it is chosen at run time.
         source: the directory or the hub id that it comes from.
         pairs: by the path of the linear, as model.layers.0.self_attn.q_proj.
+        notes: what its settings leave open, in sentences.
     """
 
     name: str
     source: str
     pairs: Mapping[str, LowRankPair]
+    notes: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> list[int]:

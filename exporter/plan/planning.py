@@ -6,7 +6,7 @@ from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
 from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import Checkpoint
-from exporter.checkpoint.sampling import not_applied, read_sampling
+from exporter.checkpoint.sampling import not_applied, read_sampling, sampling_note
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.module.window_scheme import DEFAULT_SCHEME, window_scheme
@@ -56,9 +56,9 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     note = context_note(config, limits, context) if options.max_context_len is None else None
     if note is not None:
         listener.note(note)
-    if plan.sampling:
-        set_by_authors = ", ".join(f"{name} {value:g}" for name, value in plan.sampling.items())
-        listener.note(f"Runners of the file sample by default as its authors do: {set_by_authors}.")
+    sampled = sampling_note(plan.checkpoint.directory)
+    if sampled is not None:
+        listener.note(sampled)
     name, ignored = not_applied(plan.checkpoint.directory)
     if ignored:
         listener.note(

@@ -194,8 +194,10 @@ def test_of_several_patterns_the_first_in_the_file_counts(tmp_path: Path) -> Non
     base, adapter, _ = save(tmp_path, False, target_modules=["q_proj"], alpha_pattern=patterns)
     with torch.no_grad():
         want = PeftModel.from_pretrained(base_model(False), adapter).eval()(TOKENS).logits
-    have = logits(with_adapter(open_checkpoint(base), adapter))
-    assert torch.allclose(have, want, rtol=0, atol=1e-5)
+    merged = with_adapter(open_checkpoint(base), adapter)
+    assert torch.allclose(logits(merged), want, rtol=0, atol=1e-5)
+    (note,) = merged.notes
+    assert f"'layers.0.self_attn.q_proj' and 'q_proj' match {Q_PROJ}. The first counts" in note
 
 
 def test_a_setting_of_layers_that_no_decoder_has(tmp_path: Path) -> None:

@@ -110,6 +110,18 @@ def test_each_of_several(llama: Checkpoint, tmp_path: Path) -> None:
     assert isinstance(k_proj, AdaptedLinear) and k_proj.adapters == ["a"]
 
 
+def test_patterns_of_which_several_give_an_alpha(llama: Checkpoint, tmp_path: Path) -> None:
+    adapter = save_adapter(
+        tmp_path / "a", llama.config, 1, alpha_pattern={"q_proj": 3, "self_attn.q_proj": 3}
+    )
+    assert read_adapters(llama, [("a", str(adapter))])[0].notes == ()
+    path = adapter / "adapter_config.json"
+    patterns = {"q_proj": 3, ".*[0-1].*.q_proj": 5}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "alpha_pattern": patterns}))
+    (note,) = read_adapters(llama, [("a", str(adapter))])[0].notes
+    assert "match model.layers.0.self_attn.q_proj. The first counts" in note
+
+
 def test_matrices_that_a_family_fuses(tmp_path: Path) -> None:
     spec = decoder_spec(PHI3)
     with torch.device("meta"):

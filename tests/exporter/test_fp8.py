@@ -12,6 +12,8 @@ from support.packed_checkpoints import CONFIG, Tensors, assert_read
 from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
+from exporter.checkpoint.fp8 import Fp8Weights, read_blocks
+from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
@@ -37,7 +39,8 @@ def write(directory: Path, config: dict[str, Any], scales: Any, name: str) -> Te
         if ".layers." in key and tensor.dim() == 2:
             scale = scales(tensor.shape, random)
             stored[key] = tensor.to(torch.float8_e4m3fn)
-            floats[key] = stored[key].float() * each(scale.float(), tensor.shape)
+            numbers = scale.view(torch.float8_e8m0fnu) if scale.dtype == torch.uint8 else scale
+            floats[key] = stored[key].float() * each(numbers.float(), tensor.shape)
             stored[key.replace("weight", name)] = scale
             stored[key.replace("weight", "input_scale")] = torch.ones(1)
     save_file(stored, directory / "model.safetensors")
@@ -64,6 +67,10 @@ def in_powers_of_two(shape: torch.Size, random: torch.Generator) -> Tensor:
     return in_blocks(shape, random).to(torch.float8_e8m0fnu)
 
 
+def in_exponents(shape: torch.Size, random: torch.Generator) -> Tensor:
+    return in_powers_of_two(shape, random).view(torch.uint8)
+
+
 def in_rows(shape: torch.Size, random: torch.Generator) -> Tensor:
     return (torch.rand(shape[0], 1, generator=random) + 0.1).bfloat16()
 
@@ -77,11 +84,13 @@ def of_all(shape: torch.Size, random: torch.Generator) -> Tensor:
     [
         (FP8, in_blocks, "weight_scale_inv"),
         (FP8, in_powers_of_two, "weight_scale_inv"),
+        ({**FP8, "scale_fmt": "ue8m0"}, in_exponents, "weight_scale_inv"),
         ({**FP8, "weight_block_size": None}, of_all, "weight_scale_inv"),
         ({"quant_method": "fbgemm_fp8"}, in_rows, "weight_scale"),
         (compressed(strategy="channel"), in_rows, "weight_scale"),
         (compressed(strategy="tensor"), of_all, "weight_scale"),
         (compressed(strategy="block", block_structure=[*BLOCK]), in_blocks, "weight_scale"),
+        (compressed(strategy="block", block_structure="32x48"), in_blocks, "weight_scale"),
     ],
 )
 def test_fp8(tmp_path: Path, config: dict[str, Any], scales: Any, name: str) -> None:
@@ -120,3 +129,36 @@ def test_scales_that_are_missing_or_do_not_fit(tmp_path: Path) -> None:
         save_file({**tensors, **changed}, path)
         with pytest.raises(ExportError, match=said):
             open_checkpoint(tmp_path)
+
+
+def test_scales_of_blocks_that_the_config_does_not_have(tmp_path: Path) -> None:
+    """Blocks of another size than those of 128, or scales of a type that means nothing."""
+    for said in ({}, {"weight_block_size": None}):
+        config = {"quant_method": "fp8", **said}
+        write(tmp_path, config, in_blocks, "weight_scale_inv")
+        with pytest.raises(ExportError, match="as quantization_config has it; take weights and"):
+            open_checkpoint(tmp_path)
+    write(tmp_path, FP8, lambda *of: in_blocks(*of).ceil().int(), "weight_scale_inv")
+    with pytest.raises(ExportError, match=r"is torch.int32, but scales are floats, or exponents"):
+        open_checkpoint(tmp_path)
+
+
+def test_groups_with_blocks_of_their_own(tmp_path: Path) -> None:
+    """Of 300 rows either size of blocks makes 3, but not of the same rows."""
+    groups = {
+        "a": {"targets": ["Linear"], "weights": {"block_structure": [100, 30]}},
+        "b": {"targets": ["re:.*up_proj"], "weights": {"block_structure": [128, 32]}},
+        "c": {"targets": ["lm_head"], "weights": {"group_size": 32}},
+    }
+    blocks = {"down_proj": (100, 30), "mlp.up_proj": (128, 32), "lm_head": (1, 32)}
+    stored, floats = {}, {}
+    for name, block in blocks.items():
+        values = torch.randn(300, 90).to(torch.float8_e4m3fn)
+        scales = torch.rand(-(-300 // block[0]), 3) + 0.1
+        stored |= {f"{name}.weight": values, f"{name}.weight_scale": scales}
+        rows, columns = torch.arange(300) // block[0], torch.arange(90) // block[1]
+        floats[f"{name}.weight"] = values.float() * scales[rows][:, columns]
+    path, config = tmp_path / "model.safetensors", {**compressed(), "config_groups": groups}
+    save_file(stored, path)
+    read = Fp8Weights(SafetensorsFile(path), read_blocks(path, config), path)
+    assert all(torch.equal(read.tensor(name), wanted) for name, wanted in floats.items())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.sampled_files import GIVEN, STORED, export_sampled
 
-from exporter.checkpoint.sampling import not_applied, read_sampling
+from exporter.checkpoint.sampling import not_applied, read_sampling, sampling_note
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
 from runtime import Chat, Engine, Runner
@@ -83,6 +83,20 @@ def test_what_is_not_applied(
 ) -> None:
     (tmp_path / "generation_config.json").write_text(json.dumps(fields))
     assert not_applied(tmp_path)[1] == (list(fields) if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"do_sample": True, "temperature": 0.0, "top_k": 0}, "choose the most likely token."),
+        ({"do_sample": True, "temperature": 0.6}, "as its authors do: temperature 0.6, top_k 50."),
+        ({"temperature": 0.0}, None),
+    ],
+)
+def test_what_is_said(tmp_path: Path, fields: dict[str, Any], said: str | None) -> None:
+    (tmp_path / "generation_config.json").write_text(json.dumps(fields))
+    note = sampling_note(tmp_path)
+    assert note is None if said is None else note is not None and note.endswith(said)
 
 
 @pytest.mark.parametrize(
