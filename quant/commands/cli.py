@@ -4,6 +4,7 @@ import click
 
 from exporter.command_line.brief import BriefGroup
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.one_adapter import one_adapter
 from exporter.command_line.request import takes
 from exporter.command_line.version import version_option
 from quant.commands.cache import cache_command
@@ -85,12 +86,16 @@ def main() -> None:
     "--adapter",
     metavar="NAME",
     type=FilledText("name an adapter"),
+    multiple=True,
+    callback=one_adapter,
     help="An adapter that a .pte was exported with, kept apart; by default none.",
 )
 @click.option(
     "--against-adapter",
     metavar="NAME",
     type=FilledText("name an adapter"),
+    multiple=True,
+    callback=one_adapter,
     help="The same for the model of --against; by default none.",
 )
 @click.option(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.one_adapter import one_adapter
 from runtime.answer_options import NUMBERS
 from runtime.binding.c_arguments import MAX_COUNT
 from runtime.commands.results import build_if_missing, fail, tell_sampling
@@ -94,6 +95,8 @@ def _number_options(command: _Command) -> _Command:
 @click.option(
     "--adapter",
     type=FilledText(),
+    multiple=True,
+    callback=one_adapter,
     help="The name of an adapter that the model was exported with.",
 )
 @click.option(

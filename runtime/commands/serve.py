@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.command_line.filled import FilledText
+from exporter.command_line.one_adapter import one_adapter
 from exporter.command_line.request import takes
 from quant.errors import QuantError
 from quant.machine.memory_size import parse_size, show_size
@@ -102,6 +103,8 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers se
 @click.option(
     "--adapter",
     type=FilledText(),
+    multiple=True,
+    callback=one_adapter,
     help="The name of an adapter that the model was exported with.",
 )
 @click.option(

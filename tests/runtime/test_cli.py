@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 import runtime.build
+from quant.commands.cli import main as quant_main
 from runtime.__main__ import main
 from runtime.build import build, wheel_directory
 from runtime.commands.generate import summary
@@ -98,6 +100,25 @@ def test_an_empty_value_is_refused(command: str) -> None:
     at = words.index("")
     name = words[at - 1] if words[at - 1].startswith("--") else "MODEL"
     assert re.search(rf"^Error: {name} is empty; (name|give) \S.*\.$", outcome.stderr, re.MULTILINE)
+
+
+SECOND = "is given as a and as b, but a model runs with one"
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (main, "generate x.pte -p x --adapter"),
+        (main, "serve x.pte --adapter"),
+        (quant_main, "eval x.pte --adapter"),
+        (quant_main, "eval x.pte --against-adapter"),
+    ],
+)
+def test_a_second_adapter_is_refused(command: click.Command, option: str) -> None:
+    *words, name = option.split()
+    outcome = CliRunner().invoke(command, [*words, name, "a", name, "b"])
+    assert outcome.exit_code == 2
+    assert f"Error: {name} {SECOND}; give it once.\n" in outcome.stderr
 
 
 def test_a_wheel_needs_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,10 @@ USES = [
     (["model.pte", "--prompt"], "--prompt needs a value: --help lists the options"),
     (["model.pte", "--json", ""], "--json needs a value"),
     (["model.pte", "--session="], "--session needs a value"),
+    (
+        ["model.pte", "-p", "x", "--adapter", "a", "--adapter", "b"],
+        "--adapter is given as a and as b, but a model runs with one: give it once",
+    ),
     (["model.pte", "--huge-pages=2"], "--huge-pages takes no value, but was given '2'"),
     (["model.pte", "--fast"], "'--fast' is not an option: --help lists the options"),
     (["model.pte", "-x"], "'-x' is not an option: --help lists the options"),

@@ -42,6 +42,17 @@ Option text(const std::string& name, std::string* value) {
           }};
 }
 
+/// A text that is given once: export takes several adapters, but a model runs with one.
+Option one_text(const std::string& name, std::string* value) {
+  Option once = text(name, value);
+  once.read = [set = once.read, value](const std::string& name, const std::string& text) {
+    if (value->empty()) return set(name, text);
+    return Status::error(name + " is given as " + *value + " and as " + text +
+                         ", but a model runs with one: give it once");
+  };
+  return once;
+}
+
 Option maybe_empty(const std::string& name, std::string_view short_name,
                    std::optional<std::string>* value) {
   return {name, short_name, true,
@@ -230,7 +241,7 @@ std::vector<Option> all_options(Options* options) {
          options->relax = text == "relax";
          return Status();
        }},
-      text("--adapter", &options->adapter),
+      one_text("--adapter", &options->adapter),
       text("--draft", &options->draft),
       tensor_file("--input", &options->inputs),
       tensor_file("--output", &options->outputs),
