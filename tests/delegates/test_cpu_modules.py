@@ -31,6 +31,7 @@ SOURCE = Path(nets.__file__)
         "folding",
         "norming",
         "remembering",
+        "turning",
         *checked(["filtering", "looking", "summing"]),
     ],
 )

@@ -259,9 +259,11 @@ class Rewriting(Layouts):
         rows = self.rows(node, placed, heads * dim)
         if rows is None:
             return None
-        heads_of_rows = self.editing.call(node, _aten.view.default, rows, [-1, height, heads, dim])
+        heads_of_rows = self.editing.call(
+            node, _aten.reshape.default, rows, [-1, height, heads, dim]
+        )
         turned = self.editing.call(node, node.target, heads_of_rows, *tables)
-        back = self.editing.call(node, _aten.view.default, turned, [-1, height, heads * dim])
+        back = self.editing.call(node, _aten.reshape.default, turned, [-1, height, heads * dim])
         return self.natural(back, placed.index.shape)
 
     def _by_matrix(self, node: Node) -> Placed | None:

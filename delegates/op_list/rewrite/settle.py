@@ -192,9 +192,9 @@ class Settling:
             return rows
         rest = placed.index.shape[dim] // self._samples
         if dim == 0:
-            return self._editing.call(node, _aten.view.default, rows, [-1, *shape[1:]])
+            return self._editing.call(node, _aten.reshape.default, rows, [-1, *shape[1:]])
         front = self._editing.call(
-            node, _aten.view.default, rows, [-1, *shape[:dim], rest, *shape[dim + 1 :]]
+            node, _aten.reshape.default, rows, [-1, *shape[:dim], rest, *shape[dim + 1 :]]
         )
         moved = self._editing.call(
             node,
