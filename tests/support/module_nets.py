@@ -298,6 +298,7 @@ class Odd(nn.Module):
             "empty": rows[:, 4:],
             "strided": self.linear(deep.transpose(1, 3).cumsum(1)) * 2,
             "sums": x.transpose(1, 2).cumsum(1).relu().flatten(1),
+            "alone": F.hardswish(rows.cumsum(1)).cumsum(1),
             "scaled": deep[:, 0].cumsum(1) * self.pair,
             "joined": torch.cat([self.front.expand(samples, 1, 2, 2, 6), self.linear(deep)], 1),
             "doubled": torch.add(rows.mean()[None], rows, alpha=2),

@@ -176,6 +176,8 @@ class Rewriting(Layouts):
         return self.place(args_of(node)[0]) if is_float(node) else None
 
     def _by_number(self, node: Node) -> Placed | None:
+        if node.kwargs.get("approximate") == "tanh":  # other delegates have only the exact GELU
+            return pointwise(self, node)
         placed = self.whole(args_of(node)[0])
         if placed is None:
             return None
