@@ -167,14 +167,16 @@ def depthwise(
 
 
 def pointwise(x: Tensor, function: str, number: float) -> Tensor:
-    """A function of each number: relu6, hard_sigmoid or hard_swish; least and most, bounds of it;
-    or leaky_relu."""
+    """A function of each number: relu6, hard_sigmoid, hard_swish or gelu_tanh; least and most,
+    bounds of it; or leaky_relu."""
     if function == "least":
         return x.clamp(min=number)
     if function == "most":
         return x.clamp(max=number)
     if function == "leaky_relu":
         return F.leaky_relu(x, number)
+    if function == "gelu_tanh":
+        return F.gelu(x, approximate="tanh")
     named = {"relu6": F.relu6, "hard_sigmoid": F.hardsigmoid, "hard_swish": F.hardswish}
     result: Tensor = named[function](x)
     return result

@@ -126,8 +126,12 @@ def find_calls(graph: Graph, values: Values) -> Calls:
 
 
 def _multiplies(ops: list[Op]) -> bool:
-    """Whether a call does more than what it costs to make one, such as scaling a mask."""
-    return any(not isinstance(op, (*_IDLE, Elementwise, Columns, Narrow)) for op in ops)
+    """Whether a call does more than what it costs to make one, such as scaling a mask, or what
+    nothing else computes."""
+    idle = (*_IDLE, Elementwise, Columns, Narrow)
+    return any(
+        not isinstance(op, idle) or operator_name(op.node).startswith("thimble::") for op in ops
+    )
 
 
 def _keep_one_input_of_tokens(result: Found) -> None:

@@ -16,10 +16,6 @@ from delegates.passes.quantized import drop_unread_buffers
 _MOST_NUMBERS = 1 << 24  # of a result that is larger than what it is made of
 _QUANTIZED = "quantized_decomposed", "torchao", "thimble"
 _EXPAND = torch.ops.aten.expand.default
-_SPLITS = (
-    *(torch.ops.aten.split.Tensor, torch.ops.aten.split_with_sizes.default),
-    *(torch.ops.aten.chunk.default, torch.ops.aten.unbind.int),
-)
 
 
 def constants_of(program: ExportedProgram) -> dict[Node, Tensor]:
@@ -48,12 +44,12 @@ def fold_constants(program: ExportedProgram) -> None:
     for node in graph.nodes:
         if node.target is operator.getitem and node.args[0] in several:
             known[node] = several[node.args[0]][node.args[1]]
-        elif node.target in _SPLITS and all(source in known for source in node.all_input_nodes):
-            several[node] = node.target(known[node.args[0]], *node.args[1:], **node.kwargs)
         elif _is_foldable(node) and all(source in known for source in node.all_input_nodes):
             result = _computed(node, known)
-            if result is not None:
+            if isinstance(result, Tensor):
                 known[node] = result
+            elif result is not None:
+                several[node] = result
     stored: dict[Node, Node] = {}
     for node in list(graph.nodes):
         if node in known and node.op == "call_function":
@@ -71,18 +67,25 @@ def _is_foldable(node: Node) -> bool:
         and target.namespace not in _QUANTIZED
         and torch.Tag.nondeterministic_seeded not in target.tags
         and not target._schema.is_mutable
-        and isinstance(node.meta.get("val"), Tensor)
-        and all(isinstance(size, int) for size in node.meta["val"].shape)
+        and all(isinstance(value, Tensor) for value in _values(node))
+        and all(isinstance(size, int) for value in _values(node) for size in value.shape)
     )
 
 
-def _computed(node: Node, known: dict[Node, Tensor]) -> Tensor | None:
+def _values(node: Node) -> Sequence[Any]:
+    """The fake tensors of each result."""
+    values = node.meta.get("val")
+    return values if isinstance(values, list | tuple) else [values]
+
+
+def _computed(node: Node, known: dict[Node, Tensor]) -> Tensor | Sequence[Tensor] | None:
     sources = [known[source].numel() for source in node.all_input_nodes]
-    if node.target is not _EXPAND and node.meta["val"].numel() > max(*sources, _MOST_NUMBERS, 0):
+    numbers = sum(value.numel() for value in _values(node))
+    if node.target is not _EXPAND and numbers > max(*sources, _MOST_NUMBERS, 0):
         return None
     args, kwargs = map_arg((node.args, node.kwargs), lambda source: known[source].detach())
     target: Any = node.target
-    result: Tensor = target(*args, **kwargs)
+    result: Tensor | Sequence[Tensor] = target(*args, **kwargs)
     return result
 
 

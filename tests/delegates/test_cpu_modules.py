@@ -12,7 +12,8 @@ from support.tiers import checked
 from torch.utils._pytree import tree_leaves
 
 from delegates import DelegateError
-from delegates.op_list.rewrite import rewrite, sample_of
+from delegates.op_list.rewrite import rewrite, sample_of, settle
+from delegates.xnnpack.gelu import rewrite_gelu
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
 from exporter.module.source_name import SourceName
@@ -31,6 +32,7 @@ SOURCE = Path(nets.__file__)
         "folding",
         "norming",
         "remembering",
+        "turning",
         *checked(["filtering", "looking", "summing"]),
     ],
 )
@@ -72,6 +74,35 @@ def test_batch_norms_are_folded() -> None:
     with torch.no_grad():
         for want, got in zip(module(*inputs), program.module()(*inputs), strict=True):
             assert (want - got).abs().max() < 1e-5 * want.abs().max()
+
+
+def test_a_gelu_by_tanh_is_left_to_no_other_delegate() -> None:
+    """One behind this one would write it in seven operators."""
+    module = torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.GELU("tanh"), torch.nn.Linear(8, 4)
+    )
+    x = torch.randn((2, 3, 4), generator=torch.Generator().manual_seed(0))
+    program = torch.export.export(module.eval(), (x,)).run_decompositions({})
+    sample = sample_of(program)
+    assert sample is not None
+    rewrite(program, sample)
+    assert rewrite_gelu(program) == 0
+    assert (program.module()(x) - module(x)).abs().max() < 1e-6
+
+
+def test_columns_become_rows_where_a_gather_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a norm of each channel, as speech models have it, and of an output."""
+    monkeypatch.setattr(settle, "_MOST_PIECES", 8)
+    module = torch.nn.Sequential(torch.nn.Conv1d(3, 5, 3), torch.nn.GroupNorm(5, 5)).eval()
+    x = torch.randn((2, 3, 12), generator=torch.Generator().manual_seed(0))
+    program = torch.export.export(module, (x,)).run_decompositions({})
+    sample = sample_of(program)
+    assert sample is not None
+    rewrite(program, sample)
+    names = Counter(str(node.target) for node in program.graph.nodes if node.op == "call_function")
+    assert names["thimble.gather.default"] == 0 and names["thimble.patches.default"] == 4, names
+    assert not any("group_norm" in name or "transpose" in name for name in names)
+    assert (program.module()(x) - module(x)).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize(("name", "quant"), [("seeing", "int8"), ("hearing", "int4")])

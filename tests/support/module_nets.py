@@ -251,6 +251,33 @@ class Folding(nn.Module):
         return bent, F.avg_pool2d(whole, 2).square(), whole[:, 3:9, 2:, ::3], lines
 
 
+class Turning(nn.Module):
+    """Heads turned by the places of patches, behind a token that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        places = torch.meshgrid(torch.arange(2.0), torch.arange(3.0), indexing="ij")
+        angles = torch.stack(places, -1).flatten(0, 1).tile(2) / 3
+        heads = [x(rows).unflatten(2, (4, 4)).transpose(1, 2) for x in (self.query, self.key)]
+        query, key = (self._turned(x, angles) for x in heads)
+        seen: Tensor = F.scaled_dot_product_attention(query, key, key)
+        return seen.transpose(1, 2).flatten(2)
+
+    def _turned(self, heads: Tensor, angles: Tensor) -> Tensor:
+        token, patches = heads.split((1, 6), dim=2)
+        left, right = patches.chunk(2, dim=-1)
+        turned = patches * angles.cos() + torch.cat((-right, left), -1) * angles.sin()
+        return torch.cat((token, turned), 2)
+
+
+def make_turning() -> object:
+    torch.manual_seed(10)
+    return Turning(), (torch.randn(2, 7, 16),), ({0: BATCH},)
+
+
 class Odd(nn.Module):
     """Forms that the op list does not have, and sizes that only seem to be the batch's."""
 
@@ -269,6 +296,9 @@ class Odd(nn.Module):
             "rolled": rows.roll(2, 0).relu(),
             "counted": rows * torch.full((6,), samples) + torch.ones(samples, 6).sum(0),
             "empty": rows[:, 4:],
+            "strided": self.linear(deep.transpose(1, 3).cumsum(1)) * 2,
+            "sums": x.transpose(1, 2).cumsum(1).relu().flatten(1),
+            "alone": F.hardswish(rows.cumsum(1)).cumsum(1),
             "scaled": deep[:, 0].cumsum(1) * self.pair,
             "joined": torch.cat([self.front.expand(samples, 1, 2, 2, 6), self.linear(deep)], 1),
             "doubled": torch.add(rows.mean()[None], rows, alpha=2),

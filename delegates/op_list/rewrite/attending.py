@@ -56,7 +56,7 @@ def attend(layouts: Layouts, node: Node) -> Placed | None:
     if parts > 1 or mask.bias is not None:
         args += [parts, mask.bias, mask.heads, mask.parts]
     call = layouts.editing.call(node, torch.ops.thimble.full_attention.default, *args)
-    out = layouts.editing.call(node, _aten.view.default, call, [-1, parts * rows, heads * dim])
+    out = layouts.editing.call(node, _aten.reshape.default, call, [-1, parts * rows, heads * dim])
     natural = layouts.natural(out, (all_parts, rows, heads, dim))
     return Placed(out, natural.index.transpose(1, 2))
 
@@ -69,7 +69,7 @@ def _heads(layouts: Layouts, node: Node, placed: Placed) -> Node | None:
     if settled is None:
         return None
     height = parts // layouts.samples * rows
-    return layouts.editing.call(node, _aten.view.default, settled, [-1, height, heads, dim])
+    return layouts.editing.call(node, _aten.reshape.default, settled, [-1, height, heads, dim])
 
 
 def _mask(
@@ -252,7 +252,7 @@ def _heads_of(editing: Editing, scores: Node, sample: Node) -> int:
 
 def _unflattened(editing: Editing, beside: Node, x: Node, heads: int) -> Node:
     shape = [-1, heads, *x.meta["val"].shape[1:]]
-    return editing.call(beside, _aten.view.default, x, shape)
+    return editing.call(beside, _aten.reshape.default, x, shape)
 
 
 def _same(node: Any) -> Any:

@@ -142,7 +142,7 @@ class Layouts:
             place = node.next
             while place.op == "placeholder":
                 place = place.next
-            rows = self.editing.call(place, _aten.view.default, node, [-1, *sizes])
+            rows = self.editing.call(place, _aten.reshape.default, node, [-1, *sizes])
         return self.natural(rows, shape)
 
     def repeated(self, beside: Node, part: Any, rows: Node) -> Placed | None:

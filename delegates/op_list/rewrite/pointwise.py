@@ -47,6 +47,8 @@ def pointwise(layouts: Layouts, node: Node) -> Placed | None:
 def _steps(node: Node) -> list[tuple[str, float]] | None:
     """Functions with their numbers, one after the other; None if a number is none."""
     given = arguments(node)
+    if node.target is _aten.gelu.default:
+        return [("gelu_tanh", 0.0)]
     if node.target in _NAMED:
         return [(_NAMED[node.target], 0.0)]
     if node.target is _aten.leaky_relu.default:

@@ -176,6 +176,8 @@ class Rewriting(Layouts):
         return self.place(args_of(node)[0]) if is_float(node) else None
 
     def _by_number(self, node: Node) -> Placed | None:
+        if node.kwargs.get("approximate") == "tanh":  # other delegates have only the exact GELU
+            return pointwise(self, node)
         placed = self.whole(args_of(node)[0])
         if placed is None:
             return None
@@ -259,9 +261,11 @@ class Rewriting(Layouts):
         rows = self.rows(node, placed, heads * dim)
         if rows is None:
             return None
-        heads_of_rows = self.editing.call(node, _aten.view.default, rows, [-1, height, heads, dim])
+        heads_of_rows = self.editing.call(
+            node, _aten.reshape.default, rows, [-1, height, heads, dim]
+        )
         turned = self.editing.call(node, node.target, heads_of_rows, *tables)
-        back = self.editing.call(node, _aten.view.default, turned, [-1, height, heads * dim])
+        back = self.editing.call(node, _aten.reshape.default, turned, [-1, height, heads * dim])
         return self.natural(back, placed.index.shape)
 
     def _by_matrix(self, node: Node) -> Placed | None:

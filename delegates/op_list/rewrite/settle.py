@@ -184,17 +184,15 @@ class Settling:
         dim, shape = batch_dim(placed), list(node.meta["val"].shape)
         if dim is None or not all(isinstance(size, int) for size in shape[:dim] + shape[dim + 1 :]):
             return None
-        width = placed.index.shape[-1] * (placed.index.shape[-2] if len(shape) == 4 else 1)
+        width = prod(placed.index.shape[2:] if len(shape) > 3 else placed.index.shape[-1:])
         rows = self.rows(node, placed, width)
-        if rows is None:
-            return self._transposed(node, placed)
-        if dim == 0 and shape_of(rows) == shape_of(node):
+        if rows is None or dim == 0 and shape_of(rows) == shape_of(node):
             return rows
         rest = placed.index.shape[dim] // self._samples
         if dim == 0:
-            return self._editing.call(node, _aten.view.default, rows, [-1, *shape[1:]])
+            return self._editing.call(node, _aten.reshape.default, rows, [-1, *shape[1:]])
         front = self._editing.call(
-            node, _aten.view.default, rows, [-1, *shape[:dim], rest, *shape[dim + 1 :]]
+            node, _aten.reshape.default, rows, [-1, *shape[:dim], rest, *shape[dim + 1 :]]
         )
         moved = self._editing.call(
             node,
@@ -205,17 +203,6 @@ class Settling:
         return self._editing.call(
             node, _aten.reshape.default, moved, [*shape[:dim], -1, *shape[dim + 1 :]]
         )
-
-    def _transposed(self, node: Node, placed: Placed) -> Node | None:
-        """Channels before their places, of too many numbers for a gather."""
-        shape = node.meta["val"].shape
-        if len(shape) < 3 or placed.size[1] != shape[1] or placed.factor is not None:
-            return None
-        last = placed.index.movedim(1, -1).flatten()
-        if bool((last != torch.arange(last.numel())).any()):
-            return None
-        turned = self._editing.call(node, _aten.transpose.int, placed.rows, 1, 2)
-        return self._editing.call(node, _aten.reshape.default, turned, [-1, *shape[1:]])
 
     def _first(self, numbers: Tensor, dim: int) -> Tensor:
         """Of the first sample."""
@@ -257,12 +244,23 @@ class Settling:
         piece = _piece(index, placed.size[1])
         first = index.reshape(-1, piece)[:, 0]
         if len(first) > _MOST_PIECES:
-            return None
+            return self._turned(beside, placed, index)
         table = torch.where(first < 0, -1, first.div(piece, rounding_mode="floor")).int()
         places = self._editing.fresh(beside, table)
         return self._editing.call(
             beside, _thimble.gather.default, placed.rows, places, piece, index.shape[1]
         )
+
+    def _turned(self, beside: Node, placed: Placed, index: Tensor) -> Node | None:
+        """Columns as rows, of too many numbers for a gather: windows of one number over pictures of
+        one line, whose channels are the rows."""
+        height, width = placed.size
+        if index.shape != (width, height) or index[0, 0] < 0:
+            return None
+        if bool((index.t().flatten() != torch.arange(index.numel())).any()):
+            return None
+        sides = [1, width], [1, 1], [1, 1], [0] * 4, [1, 1]
+        return self._editing.call(beside, _thimble.patches.default, placed.rows, True, *sides)
 
 
 def _piece(index: Tensor, width: int) -> int:

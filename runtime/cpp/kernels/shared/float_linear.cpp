@@ -7,8 +7,9 @@ namespace thimble::kernels::THIMBLE_VARIANT {
 namespace {
 
 constexpr size_t kChains = 4;
-/// Columns of two blocks that stay in the first-level cache, and rows whose chains fit registers.
-constexpr size_t kFewColumns = 192, kRowsOfTwo = 3;
+/// Columns of a block that stay in the first-level cache, rows of two blocks whose chains fit the
+/// registers, and rows of one block of which two chains do where a tile is twice as high.
+constexpr size_t kFewColumns = 384, kRowsOfTwo = 3, kRowsOfPairs = 3;
 
 /// Multiplies kRows rows of x with kBlocks blocks, whose chains fit the registers.
 template <size_t kRows, size_t kBlocks>
@@ -81,15 +82,52 @@ void multiply_tile(const FloatLinearArgs& args, size_t m, size_t block, const fl
   });
 }
 
+/// The same for one block of few columns: two of the four at a time, whose sum alone is kept.
+template <size_t kRows>
+void multiply_pairs(const FloatLinearArgs& args, size_t m, size_t block, const float* values) {
+  const size_t columns = args.weight.columns;
+  const float* const x = args.x + m * args.x_stride;
+  F32x16 sums[kRows];
+  unrolled<2>([&](auto pair) {
+    F32x16 acc[kRows][2];
+    unrolled<kRows>([&](auto r) { acc[r][0] = acc[r][1] = broadcast(0.0f); });
+    const auto add_products = [&](auto c, size_t k) [[gnu::always_inline]] {
+      const F32x16 weights = load(values + k * kBlockRows);
+      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+        acc[r][c] = fused(broadcast(x[r * args.x_stride + k]), weights, acc[r][c]);
+      });
+    };
+    size_t k = 2 * pair;
+    for (; k + 2 <= columns; k += kChains)
+      unrolled<2>([&](auto c) [[gnu::always_inline]] { add_products(c, k + c); });
+    unrolled<1>([&](auto c) {
+      if (k < columns) add_products(c, k);
+    });
+    unrolled<kRows>([&](auto r) {
+      const F32x16 both = add(acc[r][0], acc[r][1]);
+      if (pair == 0) {
+        sums[r] = both;
+      } else {
+        store_outputs(args, m + r, block, add(sums[r], both));
+      }
+    });
+  });
+}
+
 template <size_t kBlocks>
 void multiply_blocks(const FloatLinearArgs& args, size_t block) {
   const size_t block_floats = args.weight.layout().bytes / sizeof(float);
   const float* const values =
       reinterpret_cast<const float*>(args.weight.data) + block * block_floats;
   size_t m = 0;
-  if (kBlocks == 2 && args.weight.columns <= kFewColumns) {
-    for (; m + kRowsOfTwo <= args.rows; m += kRowsOfTwo) {
+  const bool few = kBlocks * args.weight.columns <= kFewColumns;
+  if constexpr (kBlocks == 2) {
+    for (; few && m + kRowsOfTwo <= args.rows; m += kRowsOfTwo) {
       multiply<kRowsOfTwo, kBlocks>(args, m, block, values, block_floats);
+    }
+  } else if constexpr (kTileRows == 2 * kRowsOfPairs) {
+    for (; few && m + kRowsOfPairs <= args.rows; m += kRowsOfPairs) {
+      multiply_pairs<kRowsOfPairs>(args, m, block, values);
     }
   }
   for (; m + kTileRows <= args.rows; m += kTileRows) {
