@@ -31,10 +31,14 @@ def installed(cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         assert {f"runtime/bin/{name}" for name in made} <= names
         assert not any(name.startswith(("build/", "tests/")) for name in names)
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-        told = set(re.findall(r"^License-File: (.+)$", archive.read(metadata).decode(), re.M))
+        text = archive.read(metadata).decode()
+        told = set(re.findall(r"^License-File: (.+)$", text, re.M))
+        (expression,) = re.findall(r"^License-Expression: (.+)$", text, re.M)
         kept = {name for name in names if re.match(r"runtime/.*/LICENSE-", name)}
         assert told == {"LICENSE", *kept} and "runtime/web/vendor/LICENSE-marked" in kept
         assert {f"{Path(metadata).parent}/licenses/{file}" for file in told} <= names
+        ours = ("Apache-2.0", "CC-BY-SA-3.0", "MIT", "PSF-2.0", "BSD-3-Clause")
+        assert set(ours) <= set(expression.split(" AND "))
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel]
     subprocess.run(pip, check=True)
     return site
@@ -80,7 +84,8 @@ def test_its_programs_need_only_the_runtimes_of_c(installed: Path, tmp_path: Pat
     copies = {re.sub(r"[\d.]*\.so.*|^lib", "", p.name) for p in binaries.glob("*.so.*")}
     names = {"z": "zlib", "jpeg": "libjpeg-turbo"}
     licences = {f"LICENSE-{names.get(copy, f'lib{copy}')}" for copy in copies}
-    # OpenSSL is inside one of our libraries, dr_libs inside the programs.
+    # OpenSSL is inside one of our libraries, dr_libs and parts of ExecuTorch inside the programs.
+    licences.add("LICENSE-executorch")
     if (binaries / "libthimble_digests.so").exists():
         licences.add("LICENSE-openssl")
     assert licences == {p.name for p in binaries.glob("LICENSE-*")} - {"LICENSE-dr_libs"}
