@@ -1,6 +1,5 @@
 """`python -m runtime build`, `package`, `run`, `generate`, `tokenize`, `serve` and `web`."""
 
-import os
 import sys
 
 import click
@@ -10,7 +9,7 @@ from exporter.command_line.version import version_option
 from runtime.build import BUILD_DIR
 from runtime.commands.build import build_command, package_command
 from runtime.commands.generate import generate
-from runtime.commands.results import build_if_missing
+from runtime.commands.results import become_runner
 from runtime.commands.run import run_command
 from runtime.commands.serve import serve
 from runtime.commands.tokenize import tokenize
@@ -48,8 +47,7 @@ def run_runner() -> None:
     with interruptible("Interrupted; the next command continues the build."):
         if not program.is_file() and _answered(arguments):
             return
-        build_if_missing(program.name)
-    os.execv(program, [str(program), *arguments])
+        become_runner(arguments)
 
 
 def _answered(arguments: list[str]) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from runtime.distribution import version, with_extra
 from runtime.errors import BuildError
+from runtime.executorch_package import find_executorch
 from runtime.packaging.executorch_source import ExecutorchSource
 from runtime.packaging.ios_sdk import write_ios_sdk
 
@@ -50,6 +51,12 @@ def _build_directory() -> Path:
 
 
 BUILD_DIR = _build_directory()
+# What helps where a program or library of it is missing or broken.
+REMEDY = (
+    "install the wheel again, with pip's --force-reinstall"
+    if BUILD_DIR == PACKAGED
+    else "run python -m runtime build"
+)
 Progress = Callable[[int, int], None]
 _DR_LIBS = "THIMBLE_DR_LIBS"  # of the environment, and of CMake
 _STEP = re.compile(r"\[(\d+)/(\d+)\] ")  # of ninja
@@ -216,10 +223,7 @@ def find_tool(name: str) -> Path:
 
 
 def _find_wheel() -> Path:
-    spec = importlib.util.find_spec("executorch")
-    if spec is None or not spec.submodule_search_locations:
-        raise BuildError("the executorch package is not installed: pip install executorch==1.5.1")
-    directory = Path(next(iter(spec.submodule_search_locations))) / "share" / "cmake"
+    directory = find_executorch() / "share" / "cmake"
     if not (directory / "executorch-config.cmake").is_file():
         raise BuildError(f"{directory} has no executorch-config.cmake: install its 1.5.1 wheel")
     return directory

@@ -1,6 +1,5 @@
 """From the captured program to a `.pte` for our own CPU delegate, and back into a runtime."""
 
-import ctypes
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from delegates.module import LoweredMethod
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import DelegationReport, delegation_report
 from delegates.to_executorch import Lowered, finish
+from runtime.executorch_package import open_beside_executorch
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
@@ -131,5 +131,5 @@ def register() -> bool:
     """Loads the delegate's library into this process, where it registers itself."""
     if not LIBRARY.is_file():
         return False
-    ctypes.CDLL(str(LIBRARY))
+    open_beside_executorch(LIBRARY)
     return True

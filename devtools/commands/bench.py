@@ -91,11 +91,13 @@ def find_bench() -> Path:
     """Returns build/bench; builds it if it is missing."""
     from runtime.build import BUILD_DIR, build
     from runtime.errors import BuildError
+    from runtime.executorch_package import show_programs_executorch
 
     program = BUILD_DIR / "bench"
-    if not program.is_file():
-        try:
+    try:
+        if not program.is_file():
             build()
-        except BuildError as error:
-            raise DevtoolsError(str(error)) from None
+        show_programs_executorch()
+    except BuildError as error:
+        raise DevtoolsError(str(error)) from None
     return program

@@ -4,8 +4,9 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
-from runtime.build import BUILD_DIR
-from runtime.errors import RunnerError
+from runtime.build import BUILD_DIR, REMEDY
+from runtime.errors import BuildError, RunnerError
+from runtime.executorch_package import open_beside_executorch
 
 ERROR_SIZE = 4096
 
@@ -213,11 +214,13 @@ def open_library(path: Path) -> ctypes.CDLL:
         RunnerError: it is not built, or cannot be loaded.
     """
     if not path.is_file():
-        raise RunnerError(f"{path} is not built: run python -m runtime build")
+        raise RunnerError(f"{path} is not built: {REMEDY}")
     try:
-        return ctypes.CDLL(str(path))
+        return open_beside_executorch(path)
+    except BuildError as error:
+        raise RunnerError(f"cannot load {path}: {error}") from error
     except OSError as error:
-        raise RunnerError(f"cannot load {path}: {error}: run python -m runtime build") from error
+        raise RunnerError(f"cannot load {path}: {error}: {REMEDY}") from error
 
 
 def _declare(lib: ctypes.CDLL) -> None:

@@ -1,7 +1,8 @@
 """What the commands have in common: how they build the C++, and how they fail."""
 
+import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 import click
@@ -9,6 +10,7 @@ import click
 from exporter.command_line.running import RunningLines
 from runtime.build import BUILD_DIR, PRODUCTS, build
 from runtime.errors import BuildError
+from runtime.executorch_package import show_programs_executorch
 from runtime.packaging.executorch_source import ExecutorchSource
 
 
@@ -46,6 +48,18 @@ def build_if_missing(product: str) -> None:
         return
     click.echo("The C++ runner is not built yet: building it once, which takes minutes.", err=True)
     click.echo(build_and_tell("default", PRODUCTS), err=True)
+
+
+def become_runner(arguments: Sequence[str]) -> NoReturn:
+    """Runs the C++ runner in this process; builds it first if it is missing."""
+    build_if_missing("runner")
+    try:
+        show_programs_executorch()
+    except BuildError as error:
+        fail(error, 1)
+    sys.stdout.flush()
+    program = BUILD_DIR / "runner"
+    os.execv(program, [str(program), *arguments])
 
 
 def tell_sampling(sampling: Mapping[str, float], given: Collection[str] = ()) -> None:

@@ -1,7 +1,6 @@
 """`thimble-run`: from a model's name to its answer."""
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +11,8 @@ from rich.table import Table
 from exporter.command_line.brief import BriefCommand
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.version import version_option
-from runtime.build import BUILD_DIR
 from runtime.commands.cached_model import exported, models_directory
-from runtime.commands.results import build_if_missing, fail
+from runtime.commands.results import become_runner, fail
 from runtime.errors import RunnerError
 
 _SETTINGS = {
@@ -100,10 +98,7 @@ def run_command(
                 ),
                 2,
             )
-    build_if_missing("runner")
-    sys.stdout.flush()
-    program = BUILD_DIR / "runner"
-    os.execv(program, [str(program), str(file), *arguments])
+    become_runner([str(file), *arguments])
 
 
 def _find(model: str, quant: str, chat_template: Path | None, quiet: bool) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runtime.build import BUILD_DIR, CHECKOUT, PRODUCTS, build, find_tool
 from runtime.errors import BuildError
+from runtime.packaging.licences import copy_executorch_licence, with_licences
 from runtime.packaging.platform_tag import platform_tag
 
 PACKAGES = ("exporter", "quant", "delegates", "runtime", "devtools")
@@ -36,6 +37,10 @@ def package(directory: Path) -> Path:
         install: list[str | Path] = ["--install", BUILD_DIR, "--component", "wheel", "--strip"]
         programs = source / "runtime" / "bin"
         _run([find_tool("cmake"), *install, "--prefix", programs])
+        copy_executorch_licence(programs)
+        project = source / "pyproject.toml"
+        licences = programs.glob("LICENSE-*")
+        project.write_text(with_licences(project.read_text("utf-8"), licences), "utf-8")
         pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
         option = f"--config-settings=--build-option=--plat-name={platform_tag(programs.iterdir())}"
         _run([*pip, option, "--wheel-dir", str(written), str(source)])

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -19,23 +20,27 @@ C_RUNTIME = re.compile(r"lib(c|m|dl|pthread|stdc\+\+|gcc_s)\.so\.\d+")
 
 @pytest.fixture(scope="module")
 def installed(cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that has the wheel's packages, and ExecuTorch's beside them."""
+    """A directory that has the wheel's packages, and those alone: ExecuTorch's lies elsewhere."""
     directory = tmp_path_factory.mktemp("wheel")
     wheel = package(directory)
     assert re.fullmatch(r"thimble_ml-.+-manylinux_2_\d\d_\w+\.whl", wheel.name)
     site = directory / "site"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        assert {"runtime/bin/runner", "runtime/bin/libthimble.so"} <= names
+        made = {"runner", "bench", "libthimble.so", "libthimble_watch.so"}
+        assert {f"runtime/bin/{name}" for name in made} <= names
         assert not any(name.startswith(("build/", "tests/")) for name in names)
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-        told = set(re.findall(r"^License-File: (.+)$", archive.read(metadata).decode(), re.M))
+        text = archive.read(metadata).decode()
+        told = set(re.findall(r"^License-File: (.+)$", text, re.M))
+        (expression,) = re.findall(r"^License-Expression: (.+)$", text, re.M)
         kept = {name for name in names if re.match(r"runtime/.*/LICENSE-", name)}
         assert told == {"LICENSE", *kept} and "runtime/web/vendor/LICENSE-marked" in kept
         assert {f"{Path(metadata).parent}/licenses/{file}" for file in told} <= names
+        ours = ("Apache-2.0", "CC-BY-SA-3.0", "MIT", "PSF-2.0", "BSD-3-Clause")
+        assert set(ours) <= set(expression.split(" AND "))
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel]
     subprocess.run(pip, check=True)
-    (site / "executorch").symlink_to(next(iter(executorch.__path__)), target_is_directory=True)
     return site
 
 
@@ -65,18 +70,22 @@ def test_its_scripts_export_and_run(installed: Path, tmp_path: Path) -> None:
     assert not (installed / "build").exists()
 
 
-def test_its_programs_need_only_the_runtimes_of_c(installed: Path) -> None:
-    binaries = installed / "runtime" / "bin"
+def test_its_programs_need_only_the_runtimes_of_c(installed: Path, tmp_path: Path) -> None:
+    """Where ExecuTorch's package lies beside them."""
+    binaries = tmp_path / "runtime" / "bin"
+    shutil.copytree(installed / "runtime" / "bin", binaries)
+    (tmp_path / "executorch").symlink_to(next(iter(executorch.__path__)), target_is_directory=True)
     for name in ("runner", "bench", "libthimble.so", "libthimble_cpu.so"):
         ldd = subprocess.run(["ldd", binaries / name], check=True, capture_output=True, text=True)
         found = dict(re.findall(r"(\S+) => (.+)", ldd.stdout))
         assert {"libexecutorch.so", "libc.so.6"} <= set(found)
-        outside = {one for one, path in found.items() if not path.startswith(str(installed))}
+        outside = {one for one, path in found.items() if not path.startswith(str(tmp_path))}
         assert all(map(C_RUNTIME.fullmatch, outside)), ldd.stdout
     copies = {re.sub(r"[\d.]*\.so.*|^lib", "", p.name) for p in binaries.glob("*.so.*")}
     names = {"z": "zlib", "jpeg": "libjpeg-turbo"}
     licences = {f"LICENSE-{names.get(copy, f'lib{copy}')}" for copy in copies}
-    # OpenSSL is inside one of our libraries, dr_libs inside the programs.
+    # OpenSSL is inside one of our libraries, dr_libs and parts of ExecuTorch inside the programs.
+    licences.add("LICENSE-executorch")
     if (binaries / "libthimble_digests.so").exists():
         licences.add("LICENSE-openssl")
     assert licences == {p.name for p in binaries.glob("LICENSE-*")} - {"LICENSE-dr_libs"}
