@@ -1,4 +1,4 @@
-"""What a checkpoint's preprocessor_config.json says of sound."""
+"""What a checkpoint's file of its extractor says of sound."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Any
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
-_FILE = "preprocessor_config.json"
+_FILE, _PROCESSOR = "preprocessor_config.json", "processor_config.json"
+_OF_PROCESSOR = "feature_extractor"  # which holds, in the second file, what the first one does
 
 
 def read_extractor(
@@ -22,16 +23,27 @@ def read_extractor(
     Raises:
         ExportError: the file is missing or damaged, or asks for something else.
     """
-    path = directory / _FILE
-    if not path.is_file():
-        raise ExportError(f"{directory} has no {_FILE}, which says how the model reads sound.")
-    fields = read_object(path)
+    path, fields = _fields(directory)
     named = fields.get("feature_extractor_type", extractor)
     if named != extractor:
         raise ExportError(f"{path} has feature_extractor_type {named}, but must have {extractor}.")
     for name, value in must_be.items():
         if fields.get(name, value) not in (value, None):
             raise ExportError(f"{path} has {name} {fields[name]}, but only {value} is supported.")
+    return path, fields
+
+
+def _fields(directory: Path) -> tuple[Path, dict[str, Any]]:
+    path = directory / _FILE
+    if path.is_file():
+        return path, read_object(path)
+    path = directory / _PROCESSOR
+    fields = read_object(path).get(_OF_PROCESSOR) if path.is_file() else None
+    if not isinstance(fields, dict):
+        raise ExportError(
+            f"{directory} has no {_FILE}, nor a {_PROCESSOR} with a {_OF_PROCESSOR}, which say how "
+            "the model reads sound."
+        )
     return path, fields
 
 

@@ -222,6 +222,16 @@ def test_settings_are_read_and_refused(tmp_path: Path) -> None:
         read_log_mel(tmp_path)
     path.write_text('{"feature_size": 128, "dither": 0.0, "chunk_length": 30}')
     assert read_log_mel(tmp_path) == LogMelSettings(16000, 400, 160, 128, 480000)
+    of_processor = tmp_path / "processor_config.json"  # which has it, where transformers wrote both
+    of_processor.write_text(f'{{"feature_extractor": {path.read_text()}}}')
+    path.unlink()
+    assert read_log_mel(tmp_path).n_mels == 128
+    of_processor.write_text('{"feature_extractor": {"n_fft": 0}}')
+    with pytest.raises(ExportError, match="processor_config.json has n_fft 0, but it must be"):
+        read_log_mel(tmp_path)
+    of_processor.write_text("{}")
+    with pytest.raises(ExportError, match="nor a processor_config.json with a feature_extractor"):
+        read_log_mel(tmp_path)
     for text, sentence in {
         '{"dither": 1e-5}': "dither 1e-05, but only 0.0 is supported",
         '{"hop_length": 0}': "hop_length 0, but it must be a number from 1 to 65536",
