@@ -16,6 +16,7 @@ from support.exported import Quiet, feed
 from support.families.gemma4_text import GEMMA4
 from support.family_models import Case, reference_model
 from support.small_models import quantized_model, random_model
+from support.tiers import soaked_rows
 from torch import Tensor, nn
 
 import exporter.pipeline
@@ -312,7 +313,9 @@ def gemma4(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize(("names", "kept"), [("cpu,xnnpack", 64), ("xnnpack,cpu", 300)])
+@pytest.mark.parametrize(
+    ("names", "kept"), [*soaked_rows([("cpu,xnnpack", 64)]), ("xnnpack,cpu", 300)]
+)
 def test_a_model_with_windows_and_shared_keys(
     names: str, kept: int, gemma4: Path, tmp_path: Path, cpp_build: Path
 ) -> None:

@@ -39,7 +39,8 @@ def mark_of(delegate: str, scheme: Scheme, ends: str) -> Any:
     if (delegate, scheme.name) == ("cpu", "rtn4"):
         return ()
     first = next(case for case in CASES if case[0] == delegate)
-    return pytest.mark.check if first == (delegate, scheme, ends) else pytest.mark.soak
+    slow = delegate == "tosa"  # a minute
+    return pytest.mark.check if first == (delegate, scheme, ends) and not slow else pytest.mark.soak
 
 
 def sizes(

@@ -41,7 +41,7 @@ def agrees(model: CausalLM, path: Path) -> bool:
     return (want - feed(step, tokens, [1] * CONTEXT)).norm() < TOLERANCE * want.norm()
 
 
-@pytest.mark.check
+@pytest.mark.soak
 @with_tools
 def test_a_decoder_block(tmp_path: Path) -> None:
     config = varied(SMALL, attention_bias=True, qk_norm="heads")

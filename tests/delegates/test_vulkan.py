@@ -57,7 +57,7 @@ def test_a_quantized_model(tmp_path: Path) -> None:
     assert load(tmp_path / "model.pte") is None
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_a_float_model(tmp_path: Path) -> None:
     graph = vulkan_graph(random_model(SMALL), tmp_path / "model.pte")
     assert operators(graph)["aten.linear.default"] == 8

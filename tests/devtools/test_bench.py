@@ -143,7 +143,7 @@ def test_depths_that_the_context_cannot_hold_are_named(
     assert all(note in result.stderr for note in report["notes"])
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_xnnpack_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path: Path) -> None:
     """The same shape on the same delegate: as large, and about as fast; kept for the next run."""
     out = tmp_path / "run.json"

@@ -328,7 +328,7 @@ def words_apart(one: list[str], other: list[str]) -> int:
     return row[-1]
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_whisper_tiny_in_8_bits(cpp_build: Path, tmp_path: Path) -> None:
     """Of real speech, at most 1% of the words are others than in float."""
     whisper(tmp_path)

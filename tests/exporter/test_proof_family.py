@@ -7,6 +7,7 @@ import pytest
 from support.exported import Quiet
 from support.proof_family import PROOF, write_checkpoint
 from support.recorded_runs import record
+from support.tiers import soaked_rows
 
 from devtools.profile import load_profile
 from exporter.catalogue.find import EMBEDDED
@@ -45,9 +46,8 @@ def test_the_family_is_one_short_file() -> None:
     ("delegate", "scheme"),
     [
         ("cpu", Scheme("gptq4")),
-        ("xnnpack", Scheme("gptq4")),
-        ("cpu", Scheme("none")),
         ("xnnpack", Scheme("none")),
+        *soaked_rows([("xnnpack", Scheme("gptq4")), ("cpu", Scheme("none"))]),
     ],
 )
 def test_it_is_exported_and_finds_eagers_logits(

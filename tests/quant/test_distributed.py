@@ -10,7 +10,7 @@ import pytest
 from support.families.qwen3_moe import MIXTURE
 from support.family_models import Case, reference_model
 from support.hybrid_models import HYBRIDS, SHARED
-from support.tiers import checked, soaked
+from support.tiers import soaked
 from support.torchrun import Starter, entries, finish
 
 from exporter.catalogue.find import EMBEDDED
@@ -77,7 +77,7 @@ MIXTURE_CASE = Case("qwen3_moe", "small", {**MIXTURE, "vocab_size": 4096, "num_h
 
 @pytest.mark.parametrize(
     "name",
-    [*checked(["delta rule"]), *soaked(["experts", "short convolutions", "shared keys"])],
+    soaked(["delta rule", "experts", "short convolutions", "shared keys"]),
 )
 def test_two_share_other_kinds_of_layers(name: str, shared_data: Path, tmp_path: Path) -> None:
     case = {**HYBRIDS, **SHARED, "experts": MIXTURE_CASE}[name]

@@ -135,7 +135,7 @@ def test_tasks_run_on_a_checkpoint_and_on_its_pte_alike(
     assert figures["story_bytes"]["bits_per_byte"] == pytest.approx(bits, rel=1e-5)
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_a_limit_and_shots_are_the_harness_own(
     cpp_build: Path, task_path: Path, stories_cpu_float_pte: Path
 ) -> None:

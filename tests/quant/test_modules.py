@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from support.tiers import soaked_rows
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchao.quantization import IntxUnpackedToInt8Tensor
@@ -154,7 +155,7 @@ def test_dequantized_is_values_times_scales() -> None:
 @pytest.mark.check
 @pytest.mark.parametrize(
     ("bits", "head_bits"),
-    [(4, 4), *(pytest.param(bits, 8, marks=pytest.mark.check) for bits in (4, 8))],
+    [(4, 8), *soaked_rows([(4, 4), (8, 8)])],
 )
 def test_xnnpack_takes_every_linear_and_computes_the_same(bits: int, head_bits: int) -> None:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner

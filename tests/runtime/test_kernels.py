@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from support.kernel_programs import PROGRAMS, SOURCES
+from support.tiers import soaked
 from torchao.quantization.quant_primitives import (
     MappingType,
     choose_qparams_affine,
@@ -26,6 +27,9 @@ from torchao.quantization.quant_primitives import (
 BUILD = Path(__file__).resolve().parents[2] / "build" / "aarch64-kernels"
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 QEMU = "qemu-aarch64"
+
+SLOW = ["kernel_attention_test", "kernel_linear_test"]  # half a minute each, emulated
+QUICK = [program for program in PROGRAMS if program not in SLOW]
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -128,7 +132,7 @@ def test_variants_of_arm(aarch64_build: Path, cpu: str, expected: list[str]) -> 
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", [*QUICK, *soaked(SLOW)])
 def test_arm_without_i8mm(aarch64_build: Path, program: str) -> None:
     """No instruction of i8mm slips into what a CPU without it runs."""
     result = subprocess.run(
