@@ -106,8 +106,12 @@ class Fp8Weights:
                 continue
             module = name.removesuffix("weight")
             names = [module + scale for scale in _SCALES if module + scale in self._shapes]
-            if not names:
-                raise ExportError(f"{path}: {name} has no {' or '.join(_SCALES)} beside it.")
+            if len(names) != 1:
+                has = "both" if names else "neither"
+                raise ExportError(
+                    f"{path}: {name} has {has} of {' and '.join(_SCALES)} beside it, and one says "
+                    "what its numbers mean; use the original float checkpoint."
+                )
             scales, block = self._shapes[names[0]], block_of(module[:-1])
             if not _fits(shape, scales, block):
                 blocks = "without blocks" if block is None else f"in blocks of {block}"

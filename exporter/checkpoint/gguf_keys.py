@@ -17,6 +17,7 @@ _UNSCALED = {
     "gemma3_text": (_MAGNITUDE,),
 }
 _ONE_BASE = ("cohere2", "exaone4", "gemma2", "gpt_oss", "olmo2")  # of layers with windows, too
+_SIGMOID = 2  # of the functions by which llama.cpp weighs experts
 Metadata = Callable[[str], Any]
 
 
@@ -64,6 +65,17 @@ def check_keys(model_type: str, stored: Metadata, head_dim: int | None) -> None:
     base, own = stored("rope.freq_base_swa"), stored("rope.freq_base")
     if model_type in _ONE_BASE and base not in (None, 10000.0 if own is None else own):
         raise ExportError(f"rope.freq_base_swa {base!r} is not supported for {model_type}.")
+    gating = stored("expert_gating_func")
+    if model_type == "lfm2_moe" and gating not in (None, _SIGMOID):
+        raise ExportError(
+            f"expert_gating_func {gating!r} is not supported for {model_type}; supported is "
+            f"{_SIGMOID}, the sigmoid."
+        )
+    if model_type == "granite" and stored("rope.scaling.finetuned") is False:
+        raise ExportError(
+            "rope.scaling.finetuned is false, which means for granite that no position is rotated; "
+            "take the model's safetensors instead."
+        )
     sections = stored("rope.dimension_sections")
     if model_type == "glm4" and isinstance(sections, list) and any(sections):
         raise ExportError(f"rope.dimension_sections {sections!r} is not supported.")

@@ -121,7 +121,7 @@ _SPLITS = {
     "lfm2": _LLAMA3_SPLIT,
     "dbrx": _CL100K_SPLIT,
     "smaug-bpe": _CL100K_SPLIT,
-    "glm4": _CL100K_SPLIT,
+    "glm4": _Split(LLAMA3_PATTERN, whole_words=True),
     "chatglm-bpe": _CL100K_SPLIT,
     "qwen2": _QWEN2_SPLIT,
     "deepseek-r1-qwen": _QWEN2_SPLIT,

@@ -123,7 +123,8 @@ def test_scales_that_are_missing_or_do_not_fit(tmp_path: Path) -> None:
     tensors = load_file(path)
     scales = tensors.pop(f"{name}_scale_inv")
     for changed, said in (
-        ({}, "has no weight_scale_inv or weight_scale beside it."),
+        ({}, "has neither of weight_scale_inv and weight_scale beside it"),
+        ({f"{name}_scale_inv": scales, f"{name}_scale": scales.clone()}, "has both of weight_sc"),
         ({f"{name}_scale_inv": scales[:, :1].contiguous()}, "does not fit"),
     ):
         save_file({**tensors, **changed}, path)

@@ -111,6 +111,17 @@ def test_what_llama_cpp_takes_where_no_key_is(architecture: str, field: str, val
         ),
         ("apertus", YARN, "rope.scaling.type 'yarn' is not supported for apertus."),
         (
+            "lfm2moe",
+            {"expert_gating_func": 1},
+            "expert_gating_func 1 is not supported for lfm2_moe; supported is 2, the sigmoid.",
+        ),
+        (
+            "granite",
+            {"rope.scaling.finetuned": False},
+            "rope.scaling.finetuned is false, which means for granite that no position is rotated; "
+            "take the model's safetensors instead.",
+        ),
+        (
             "glm4",
             {"rope.dimension_sections": [1, 1, 1, 0]},
             "rope.dimension_sections [1, 1, 1, 0] is not supported.",
