@@ -221,3 +221,11 @@ def test_activations_as_torchao_quantizes(run: Run, tmp_path: Path, case: str) -
     assert float.fromhex(printed[0]) == scale.item()
     assert int(printed[1]) == zero_point.item()
     np.testing.assert_array_equal(np.array(printed[2:], dtype=np.int8), q.numpy()[0])
+
+
+def test_the_benchmark_names_the_kernels_that_this_processor_has(cpp_build: Path) -> None:
+    command = [cpp_build / "kernel_bench", "scalar", "sse9"]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr.startswith("kernel_bench: this processor has no kernels sse9; name some of:")
+    assert told.stderr.endswith(" scalar\n")

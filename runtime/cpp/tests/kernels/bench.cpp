@@ -148,15 +148,33 @@ void measure_attention(const Variant& variant, CacheType type, const char* name)
               2.0 * kTokens * kTokens * kHeads * kHeadDim / prefill * 1e-9);
 }
 
+bool runs_here(const Variant& variant) { return (variant.required & ~cpu_features()) == 0; }
+
+// Whether this processor has the kernels of that name; else says which it has.
+bool can_measure(const char* name) {
+  for (const Variant* variant : all_variants()) {
+    if (runs_here(*variant) && std::strcmp(name, variant->name) == 0) return true;
+  }
+  std::fprintf(stderr, "kernel_bench: this processor has no kernels %s; name some of:", name);
+  for (const Variant* variant : all_variants()) {
+    if (runs_here(*variant)) std::fprintf(stderr, " %s", variant->name);
+  }
+  std::fprintf(stderr, "\n");
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (!can_measure(argv[i])) return 2;
+  }
   AlignedBuffer memory(size_t{640} << 20);
   std::memset(memory.data(), 1, memory.size());
   for (const Variant* variant : all_variants()) {
     bool wanted = argc == 1;
     for (int i = 1; i < argc; ++i) wanted = wanted || std::strcmp(argv[i], variant->name) == 0;
-    if (!wanted || (variant->required & ~cpu_features()) != 0) continue;
+    if (!wanted || !runs_here(*variant)) continue;
     if (argc == 1 && std::strcmp(variant->name, "scalar") == 0) continue;
     measure_limits(variant->required, memory);
     measure_attention(*variant, CacheType::kFloat16, "float16");
