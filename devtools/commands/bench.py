@@ -11,6 +11,7 @@ from devtools.bench.workload import make_plan, make_sequences_plan
 from devtools.commands.bench_tables import Display, show
 from devtools.commands.failing import failing
 from devtools.commands.output import wide_console
+from devtools.commands.peers import PeerOptions
 from devtools.commands.requests import BenchRequest
 from devtools.commands.rivals import (
     GGUF_TYPES,
@@ -51,10 +52,9 @@ def run_bench(request: BenchRequest) -> None:
         bench,
         request.kv_cache,
         request.huge_pages,
-        request.cache or default_cache(),
-        request.gguf_type or GGUF_TYPES,
-        request.gguf,
-        request.python_with_openvino,
+        PeerOptions(
+            request.cache or default_cache(), request.gguf_type or GGUF_TYPES, request.gguf
+        ),
     )
     with Display(sys.stderr) as display:
         ours, model = open_model(

@@ -102,10 +102,12 @@ main.add_command(report)
     metavar="RIVAL",
     type=FilledText(),
     multiple=True,
-    help="Also measure this engine, in turns with the model: xnnpack, cpu, openvino, a .pte "
-    "file, or the path of llama-bench. All but a .pte run a model of the same shape with random "
-    "weights. Or the same model: recording (while its profile is recorded), adapter:NAME "
-    "(with an adapter that the file keeps), or the path of another build's bench. Can be repeated.",
+    help="Also measure this engine, in turns with the model: xnnpack, cpu, openvino, "
+    "onnxruntime-genai, ik-llama, a .pte file, or the path of llama-bench. All but a .pte run a "
+    "model of the same shape with random weights. A name and :PYTHON, as in openvino:PYTHON, "
+    "says which Python has that engine's packages; by default this one. Or the same model: "
+    "recording (while its profile is recorded), adapter:NAME (with an adapter that the file "
+    "keeps), or the path of another build's bench. Can be repeated.",
 )
 @click.option("--json", type=FilledPath(), help="Also write everything as JSON.")
 @click.option("--plot", type=FilledPath(), help="Also draw a chart: a .png, .svg or .pdf file.")
@@ -120,20 +122,16 @@ main.add_command(report)
     metavar="TYPE",
     type=FilledText(),
     multiple=True,
-    help="Quantization of llama-bench's models; by default Q4_0 (every tensor) and Q4_K_M.",
+    help="Quantization of the models of llama-bench and ik-llama; by default Q4_0 (every tensor) "
+    "and Q4_K_M.",
 )
 @click.option(
     "--gguf",
     metavar="FILE",
     multiple=True,
     type=FilledPath(),
-    help="Run llama-bench on this file, which must hold the same model. Can be repeated.",
-)
-@click.option(
-    "--openvino-python",
-    metavar="PYTHON",
-    type=FilledPath(),
-    help="A Python interpreter with the packages openvino and nncf; by default this one.",
+    help="Run llama-bench or ik-llama on this file, which must hold the same model. Can be "
+    "repeated.",
 )
 @takes(BenchRequest)
 def bench(request: BenchRequest) -> None:

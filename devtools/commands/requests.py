@@ -1,7 +1,6 @@
 """The arguments of the commands with many of them, as they were given."""
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +36,6 @@ class BenchRequest:
     cache: Path | None
     gguf_type: tuple[str, ...]
     gguf: tuple[Path, ...]
-    openvino_python: Path | None
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
@@ -46,10 +44,6 @@ class BenchRequest:
     @property
     def samples(self) -> int:
         return self.repeats or (2 if self.quick else 5)
-
-    @property
-    def python_with_openvino(self) -> Path:
-        return self.openvino_python or Path(sys.executable)
 
 
 @dataclass(frozen=True)

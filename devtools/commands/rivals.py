@@ -1,12 +1,9 @@
 """Other engines with a model of the same shape and random weights, which is kept for the next
 run."""
 
-import hashlib
-import json
 import os
-import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,19 +13,17 @@ from devtools.bench.gguf_model import write_gguf
 from devtools.bench.llama_bench import LlamaBench
 from devtools.bench.random_weights import LETTERS, write_checkpoint
 from devtools.bench.server import Ended, Server
-from devtools.bench.shape import Model, Shape, describe_model
+from devtools.bench.shape import Model, describe_model
+from devtools.commands.peers import PEERS, PeerOptions, is_peer, make_peers
+from devtools.commands.random_models import made, shape_of
 from devtools.errors import BadRequest, DevtoolsError
-from devtools.files import replacing
 
 DELEGATES = ("cpu", "xnnpack")  # what build/bench runs
-OPENVINO = "openvino"
 RECORDING = "recording"  # our own model, its calls recorded all the time
 ADAPTER = "adapter:"  # begins the name of one that the file keeps: our own model with it
 BENCH = "bench"  # the name of our own program: another build of it
 GGUF_TYPES = ("Q4_0", "Q4_K_M")
 _REFUSES = f"{BENCH}: "  # begins its sentence on what it cannot do
-
-_SCRIPTS = Path(__file__).resolve().parents[1] / "bench"
 
 
 @dataclass(frozen=True)
@@ -38,19 +33,13 @@ class RivalOptions:
     Attributes:
         bench: build/bench.
         kv_cache, huge_pages: what our own model is run with.
-        cache: where models that were made stay.
-        gguf_types: of llama-bench's models.
-        gguf: files that llama-bench runs instead.
-        openvino_python: an interpreter with the packages openvino and nncf.
+        models: how they are made, and those that llama-bench runs.
     """
 
     bench: Path
     kv_cache: str
     huge_pages: bool
-    cache: Path
-    gguf_types: tuple[str, ...]
-    gguf: tuple[Path, ...]
-    openvino_python: Path
+    models: PeerOptions
 
 
 def default_cache() -> Path:
@@ -67,16 +56,15 @@ def check_rival(name: str, makes_gguf: bool) -> None:
     Raises:
         BadRequest: no rival has that name, and no program or model lies at that path.
     """
-    if name in (*DELEGATES, OPENVINO, RECORDING) or name.startswith(ADAPTER):
+    if name in (*DELEGATES, RECORDING) or name.startswith(ADAPTER) or is_peer(name):
         return
     path = Path(name)
     if path.suffix == ".pte" and path.is_file():
         return
     if not (path.is_file() and os.access(path, os.X_OK)):
         raise BadRequest(
-            f"--against {name} is not known; give {', '.join(DELEGATES)}, {OPENVINO}, "
-            f"{RECORDING}, {ADAPTER}NAME, a .pte file, or the path of llama-bench or of another "
-            f"build's {BENCH}."
+            f"--against {name} is not known; give {', '.join((*DELEGATES, *PEERS))}, {RECORDING}, "
+            f"{ADAPTER}NAME, a .pte file, or the path of llama-bench or of another build's {BENCH}."
         )
     if path.name == BENCH or not makes_gguf:
         return
@@ -142,19 +130,19 @@ def make_rivals(
         DevtoolsError: a model cannot be made.
     """
     if name in DELEGATES:
-        made = _made(
-            options.cache,
+        pte = made(
+            options.models.cache,
             f"{name}.pte",
             {**_facts(ours), "context": ours.max_context_len, "call": ours.max_seq_len},
             lambda out: _export(out, name, ours),
             note,
         )
-        return [open_model(name, made, options.bench)]
-    if name == OPENVINO:
-        return [(_openvino(ours, options, note), None)]
+        return [open_model(name, pte, options.bench)]
+    if is_peer(name):
+        return [(engine, None) for engine in make_peers(name, ours, options.models, note)]
     same = partial(open_model, path=path, kv_cache=options.kv_cache, huge_pages=options.huge_pages)
     if name == RECORDING:
-        profile = options.cache / "recording.etdp"
+        profile = options.models.cache / "recording.etdp"
         profile.parent.mkdir(parents=True, exist_ok=True)
         return [same(name, bench=options.bench, etdump=profile)]
     if name.startswith(ADAPTER):
@@ -172,48 +160,10 @@ def _tree(build: Path) -> str:
     return build.parent.name if build.name == "build" else build.name
 
 
-def _made(
-    cache: Path,
-    name: str,
-    facts: Mapping[str, object],
-    make: Callable[[Path], None],
-    note: Callable[[str], None],
-) -> Path:
-    """The file of that name among the models with these facts; made where it is missing."""
-    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-    path = cache / key / name
-    if path.is_file():
-        return path
-    note(f"making {path}, a model of this shape with random weights")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        (path.parent / "facts.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    except OSError as error:
-        raise BadRequest(
-            f"{cache} cannot be written ({error.strerror}); choose another place with --cache."
-        ) from None
-    with replacing(path) as temporary:
-        make(temporary)
-    return path
-
-
-def _shape(model: Model) -> Shape:
-    """
-    Raises:
-        BadRequest: no model of random weights can be made like this one.
-    """
-    if model.shape is None:
-        raise BadRequest(
-            f"The layers of {model.name} are of several kinds or sizes, which no rival's model "
-            "can have; give a .pte, or llama-bench with --gguf FILE."
-        )
-    return model.shape
-
-
 def _facts(model: Model) -> dict[str, object]:
     """What a rival's model depends on."""
     return {
-        **_shape(model).to_dict(),
+        **shape_of(model).to_dict(),
         "floats": model.scheme == "none",
         "bits": 8 if model.scheme == "rtn8" else 4,
         "group_size": model.group_size,
@@ -234,16 +184,16 @@ def _export(out: Path, delegate: str, model: Model) -> None:
     from quant.errors import QuantError
     from quant.scheme import Scheme
 
-    if _shape(model).vocab_size < LETTERS:
+    if shape_of(model).vocab_size < LETTERS:
         raise DevtoolsError(
-            f"The vocabulary of {_shape(model).vocab_size} is too small for a random model; at "
+            f"The vocabulary of {shape_of(model).vocab_size} is too small for a random model; at "
             f"least {LETTERS} tokens are needed."
         )
     scheme = "rtn4" if model.scheme == "gptq4" else model.scheme
     stores = get_delegate(delegate).LIMITS.weight_bits
     head_bits = model.head_bits if model.head_bits in stores else 8
     with tempfile.TemporaryDirectory(dir=out.parent) as directory, silence_native_noise():
-        write_checkpoint(Path(directory), _shape(model), model.max_context_len)
+        write_checkpoint(Path(directory), shape_of(model), model.max_context_len)
         try:
             export_model(
                 ExportOptions(
@@ -276,62 +226,16 @@ class _Silent:
 def _llama(
     program: Path, model: Model, options: RivalOptions, note: Callable[[str], None]
 ) -> list[Engine]:
-    if options.gguf:
-        return [LlamaBench(f"{program.name} {path.stem}", program, path) for path in options.gguf]
-    facts = {**_shape(model).to_dict(), "made_by": str(program.resolve())}
+    if options.models.gguf:
+        return [
+            LlamaBench(f"{program.name} {path.stem}", program, path) for path in options.models.gguf
+        ]
+    facts = {**shape_of(model).to_dict(), "made_by": str(program.resolve())}
     engines: list[Engine] = []
-    for kind in options.gguf_types:
+    for kind in options.models.gguf_types:
         make = partial(
-            write_gguf, shape=_shape(model), kind=kind, quantizer=quantizer_beside(program)
+            write_gguf, shape=shape_of(model), kind=kind, quantizer=quantizer_beside(program)
         )
-        path = _made(options.cache, f"{kind}.gguf", facts, make, note)
+        path = made(options.models.cache, f"{kind}.gguf", facts, make, note)
         engines.append(LlamaBench(f"{program.name} {kind}", program, path))
     return engines
-
-
-def _openvino(model: Model, options: RivalOptions, note: Callable[[str], None]) -> Engine:
-    python = options.openvino_python
-    try:
-        result = subprocess.run(
-            [python, "-c", "import openvino, nncf"], capture_output=True, text=True, check=False
-        )
-    except OSError as error:
-        raise BadRequest(
-            f"{python} cannot be started ({error.strerror}); give a Python that has the packages "
-            "openvino and nncf with --openvino-python."
-        ) from None
-    if result.returncode != 0:
-        raise BadRequest(
-            f"{python} lacks the package openvino or nncf; install both there, or give a Python "
-            "that has them with --openvino-python."
-        )
-    facts = {**_shape(model).to_dict(), "head_bits": model.head_bits}
-    path = _made(
-        options.cache,
-        "openvino.xml",
-        facts,
-        lambda out: _build_openvino(python, out, facts),
-        note,
-    )
-    command: list[str | Path] = [python, _SCRIPTS / "openvino_serve.py", path]
-    return ServedEngine("openvino int4", path, command, None)
-
-
-def _build_openvino(python: Path, out: Path, facts: Mapping[str, object]) -> None:
-    """Writes out and, beside it, its weights under the name that OpenVINO looks for."""
-    with tempfile.TemporaryDirectory(dir=out.parent) as directory:
-        shape, model = Path(directory) / "shape.json", Path(directory) / "openvino.xml"
-        shape.write_text(json.dumps(facts), encoding="utf-8")
-        result = subprocess.run(
-            [python, _SCRIPTS / "openvino_build.py", shape, model],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if result.returncode != 0:
-            output = (result.stderr or result.stdout).strip().splitlines()
-            raise DevtoolsError(
-                f"An OpenVINO model of this shape: {output[-1] if output else 'none'}"
-            )
-        model.with_suffix(".bin").replace(out.parent / "openvino.bin")
-        model.replace(out)

@@ -281,6 +281,27 @@ def test_llama_bench_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path
         assert start["peak_memory_bytes"] > 1e6
 
 
+@pytest.mark.parametrize("peer", ["openvino", "onnxruntime-genai", "ik-llama"])
+def test_a_peer_with_a_python_of_its_own(
+    peer: str, embedded_cpu_pte: Path, run: Run, tmp_path: Path
+) -> None:
+    """It does all that ours does, to the last position of the context."""
+    known = os.environ.get("THIMBLE_PEERS", "").split()
+    rival = next((name for name in known if name.startswith(f"{peer}:")), None)
+    if rival is None:
+        pytest.skip(f"THIMBLE_PEERS has no {peer}:PYTHON")
+    out, kind = tmp_path / "run.json", ["--gguf-type", "IQ4_KS"]
+    result = run(embedded_cpu_pte, "--repeats", "1", "--against", rival, *kind, "--json", out)
+    assert result.returncode == 0, result.stderr
+    report = read(out)
+    names = [embedded_cpu_pte.stem, f"{peer} {'IQ4_KS' if peer == 'ik-llama' else 'int4'}"]
+    measured = [(item["engine"], item["work"]) for item in report["results"]]
+    works = [work for name, work in measured if name == names[0]]
+    assert "prefill 2048" in works
+    assert set(measured) == {(name, work) for name in names for work in works}
+    assert {start["engine"] for start in report["starts"]} == set(names)
+
+
 def test_conversations_beside_llama_batched_bench(
     embedded_cpu_pte: Path, run: Run, tmp_path: Path
 ) -> None:
@@ -303,8 +324,9 @@ def test_conversations_beside_llama_batched_bench(
         (["nothing.pte"], "nothing.pte is not a file; name a .pte that python -m exporter wrote."),
         (
             ["MODEL", "--against", "nobody"],
-            "--against nobody is not known; give cpu, xnnpack, openvino, recording, adapter:NAME, "
-            "a .pte file, or the path of llama-bench or of another build's bench.",
+            "--against nobody is not known; give cpu, xnnpack, openvino, onnxruntime-genai, "
+            "ik-llama, recording, adapter:NAME, a .pte file, or the path of llama-bench or of "
+            "another build's bench.",
         ),
         (
             ["MODEL", "--against", "/bin/sh"],
@@ -316,14 +338,14 @@ def test_conversations_beside_llama_batched_bench(
             "/nowhere/run.json cannot be written; name a file in an existing, writable directory.",
         ),
         (
-            ["MODEL", "--against", "openvino", "--openvino-python", "/bin/false"],
-            "/bin/false lacks the package openvino or nncf; install both there, or give a Python "
-            "that has them with --openvino-python.",
+            ["MODEL", "--against", "openvino:/bin/false"],
+            "/bin/false lacks what openvino needs; install openvino and nncf there, or give a "
+            "Python that has them, as --against openvino:PYTHON.",
         ),
         (
-            ["MODEL", "--against", "openvino", "--openvino-python", "/nonexist"],
-            "/nonexist cannot be started (No such file or directory); give a Python that has the "
-            "packages openvino and nncf with --openvino-python.",
+            ["MODEL", "--against", "ik-llama:/nonexist"],
+            "/nonexist cannot be started (No such file or directory); give a Python that has "
+            "ik-llama-cpp-python, as --against ik-llama:PYTHON.",
         ),
         (
             ["MODEL", "--against", "/bin/sh", "--gguf", "no.gguf"],

@@ -1,12 +1,12 @@
 """What the benchmark knows of a model: what a token reads and computes, by its kinds of layers."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from devtools.bench.shape import SHAPE_FIELDS, Model, Shape, describe_model
+from devtools.commands.peers import PeerOptions
 from devtools.commands.rivals import RivalOptions, make_rivals
 from devtools.errors import BadRequest
 
@@ -74,6 +74,6 @@ def test_of_experts_the_chosen_ones_are_read() -> None:
 
 def test_no_rival_is_made_of_layers_of_several_kinds(tmp_path: Path) -> None:
     model = described(num_hidden_layers=5, gated_delta_rules=3, delta_state_size=100)
-    options = RivalOptions(Path(), "default", False, tmp_path, (), (), Path(sys.executable))
+    options = RivalOptions(Path(), "default", False, PeerOptions(tmp_path, (), ()))
     with pytest.raises(BadRequest, match="of several kinds or sizes"):
         make_rivals("xnnpack", tmp_path / "model.pte", model, options, print)

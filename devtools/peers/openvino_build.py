@@ -2,8 +2,8 @@
 
     PYTHON openvino_build.py SHAPE.json OUT.xml
 
-A script of its own: it runs in whatever Python has the packages openvino and nncf, and imports
-nothing of ours. SHAPE.json has Hugging Face's names of a Llama's dimensions and head_bits.
+It needs the packages openvino and nncf. SHAPE.json has Hugging Face's names of a Llama's
+dimensions and head_bits.
 
 The graph is the one that OpenVINO recognises and fuses (RMSNorm, rotary embedding, SDPA with its
 key/value cache): keys and values are states, reordered by beam_idx, concatenated with the call's;
