@@ -224,7 +224,7 @@ def _changes_of(
         if a_name not in tensors and b_name not in tensors:
             continue
         a, b = tensors.get(a_name), tensors.get(b_name)
-        if a is None or b is None or a.dim() != 2 or b.dim() != 2 or a.shape[0] != b.shape[1]:
+        if a is None or b is None or not a.dim() == b.dim() == 2 or not 0 < len(a) == b.shape[1]:
             raise ExportError(
                 f"{path}: {a_name} and {b_name} of {module} do not fit each other; save the "
                 "adapter again."

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,7 @@ def read_adapter_config(directory: Path) -> AdapterConfig:
 
 def _number(path: Path, name: str, value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value):
+    if not is_number or not abs(value) <= sys.float_info.max:
         raise ExportError(f"{path}: {name} is {value!r}, not a number.")
     return float(value)
 

@@ -133,7 +133,7 @@ class AdapterTargets:
         if self.layers is None:
             return True
         patterns = self.layers_pattern or (r"[^.]*",)
-        matches = (re.match(rf"(?:^|.*?\.){p}\.(\d+)\.", module) for p in patterns)
+        matches = (re.match(rf"(?:^|.*?\.){p}\.(\d{{1,9}})\.", module) for p in patterns)
         number = next((int(match[1]) for match in matches if match), None)
         return number in self.layers
 

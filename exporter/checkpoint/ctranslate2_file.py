@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.mapped_file import MappedFile, StoredTensor
+from exporter.checkpoint.mapped_file import MappedFile, StoredTensor, fits_a_tensor
 from exporter.errors import ExportError
 
 _VERSION = 6
@@ -45,6 +45,7 @@ class CTranslate2File(MappedFile):
             self._entries = dict(self._entry() for _ in range(self._number("<I")))
         except (struct.error, UnicodeDecodeError):
             raise ExportError(f"{path} is cut off or damaged; download it again.") from None
+        self._check_scales()
 
     def _number(self, form: str) -> int:
         (value,) = struct.unpack_from(form, self._map, self._at)
@@ -62,11 +63,23 @@ class CTranslate2File(MappedFile):
         kind, size = self._number("<B"), self._number("<I")
         offset, self._at = self._at, self._at + size
         if kind >= len(_TYPES) or self._at > len(self._map):
-            raise ExportError(f"{self.path} is damaged at {name}; download it again.")
+            raise self._damaged(name)
         dtype = _TYPES[kind]
-        if math.prod(shape) * dtype.itemsize != size:
-            raise ExportError(f"{self.path} is damaged at {name}; download it again.")
+        fits = 0 not in shape and fits_a_tensor(shape)
+        if not fits or math.prod(shape) * dtype.itemsize != size:
+            raise self._damaged(name)
         return name, StoredTensor(dtype, shape, offset)
+
+    def _check_scales(self) -> None:
+        """Raises ExportError if rows of int8 have not one scale each, or one for all."""
+        for name, entry in self._entries.items():
+            scale = self._entries.get(name + _SCALE)
+            if entry.dtype is torch.int8 and scale is not None:
+                if math.prod(scale.shape) not in (1, *entry.shape[:1]):
+                    raise self._damaged(name + _SCALE)
+
+    def _damaged(self, name: str) -> ExportError:
+        return ExportError(f"{self.path} is damaged at {name}; download it again.")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: entry.shape for name, entry in self._entries.items()}

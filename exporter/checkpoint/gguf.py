@@ -348,5 +348,5 @@ def _shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _layer(name: str) -> int:
     """Returns the number of a tensor's layer, whatever its name; -1 if it is in none."""
-    match = re.match(r"(?:model\.layers|blk)\.(\d+)\.", name)
+    match = re.match(r"(?:model\.layers|blk)\.(\d{1,9})\.", name)
     return -1 if match is None else int(match[1])

@@ -16,13 +16,12 @@ import torch
 from gguf import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
 from torch import Tensor
 
-from exporter.checkpoint.mapped_file import MappedFile
+from exporter.checkpoint.mapped_file import MappedFile, fits_a_tensor
 from exporter.errors import ExportError
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _MOST_SIZES = 4  # of one tensor
-_MOST_ELEMENTS = 2**63 - 1
 _ALIGNMENT = "general.alignment"
 _LEAST_TENSOR_ENTRY = 24  # bytes of a header's entry: lengths, type and offset
 _SCALARS = {
@@ -152,7 +151,7 @@ class GgufFile(MappedFile):
                 "package, or convert the model to a usual type such as Q8_0."
             ) from None
         elements, (block, block_bytes) = math.prod(shape), GGML_QUANT_SIZES[type]
-        if not shape or shape[-1] % block or elements > _MOST_ELEMENTS:
+        if not shape or shape[-1] % block or not fits_a_tensor(shape):
             raise self._damaged(f"{name} of type {type.name} has the shape {shape}")
         if offset % alignment:
             raise self._damaged(f"{name} lies at {offset}, no multiple of {alignment}")

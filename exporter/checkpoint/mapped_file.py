@@ -1,6 +1,8 @@
 """A file of weights in memory: tensors are views of it, and nothing is copied."""
 
+import math
 import mmap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +10,17 @@ import torch
 
 from exporter.errors import ExportError
 from exporter.json_object import LFS_POINTER, lfs_pointer
+
+_MOST_SIZES = 64  # of a tensor of PyTorch's
+_MOST_NUMBERS = 2**60
+
+
+def fits_a_tensor(shape: Sequence[int]) -> bool:
+    """Whether PyTorch has tensors of these sizes, also where one of them is 0."""
+    return len(shape) <= _MOST_SIZES and (
+        all(size <= _MOST_NUMBERS for size in shape)
+        and math.prod(size or 1 for size in shape) <= _MOST_NUMBERS
+    )
 
 
 @dataclass(frozen=True)

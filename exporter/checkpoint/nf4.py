@@ -21,6 +21,8 @@ _STATES = ("quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4")
 _PARTS = ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
 _OCTETS = (torch.uint8, torch.int8)  # or another type, with bnb_4bit_quant_storage
 _TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+# What JSON of another kind, and numbers that are none, end with.
+_ODD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def is_nf4(config: Mapping[str, Any] | None) -> bool:
@@ -119,8 +121,12 @@ class Nf4Weights:
             octets = self._weights.dtype(name).itemsize
             lengths = {"": -(-rows * columns // 2) // octets, "absmax": blocks, "quant_map": 16}
             if nested:
+                if self._weights.dtype(f"{name}.absmax") is not torch.uint8:
+                    raise ValueError("nested blocks whose absmax is not of bytes")
                 lengths |= {"nested_absmax": -(-blocks // nested), "nested_quant_map": 256}
-        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+            if min(*state.shape, state.block) < 1 or state.nested_block < 0:
+                raise ValueError(f"the shape {state.shape} in blocks of {state.block}")
+        except _ODD as error:
             raise ExportError(
                 f"{self._path}: {stored_as} is not readable ({type(error).__name__}: {error}); "
                 "download the files again."

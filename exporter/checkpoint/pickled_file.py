@@ -65,7 +65,9 @@ def _load(path: Path) -> Any:
             f"{path} holds more than tensors, such as code that would run on loading, so it is not "
             "read: use the checkpoint that its author published."
         ) from None
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
+    except ExportError:
+        raise
+    except Exception as error:  # a damaged file ends torch.load in many ways
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ExportError(
             f"{path} cannot be read as a PyTorch checkpoint ({reason}); download it again."

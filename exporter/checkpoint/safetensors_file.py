@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.mapped_file import MappedFile, StoredTensor
+from exporter.checkpoint.mapped_file import MappedFile, StoredTensor, fits_a_tensor
 from exporter.errors import ExportError
 
 _LENGTH_BYTES = 8
@@ -116,8 +116,8 @@ class SafetensorsFile(MappedFile):
             else:
                 entry = StoredTensor(_DTYPES[dtype], shape, data_start + begin)
             sound = all(type(n) is int and n >= 0 for n in (begin, *entry.shape))
-            sound = sound and end - begin == _byte_count(entry)
-        except (LookupError, TypeError, ValueError):
+            sound = sound and fits_a_tensor(entry.shape) and end - begin == _byte_count(entry)
+        except (LookupError, TypeError, ValueError, ArithmeticError):
             sound = False
         if not sound:
             raise self._not_safetensors(f"its header's entry for {name} is not valid")

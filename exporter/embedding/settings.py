@@ -156,7 +156,7 @@ def _modules(directory: Path) -> list[tuple[str, Path]]:
             (str(item["type"]).rpartition(".")[2], directory / str(item.get("path", "")))
             for item in listed
         ]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ExportError(
             f"{path} is not a list of modules ({error}); download it again."
         ) from None

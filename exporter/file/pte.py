@@ -241,8 +241,27 @@ def _read_record(file: BinaryIO, path: Path) -> list[Range]:
     length, crc, _ = _FOOTER.unpack(footer)
     file.seek(max(0, size - _FOOTER.size - length))
     record = file.read(length)
+    damaged = ExportError(f"{path} is damaged in its integrity record; copy or export it again.")
     if len(record) < length or zlib.crc32(record) != crc:
-        raise ExportError(f"{path} is damaged in its integrity record; copy or export it again.")
+        raise damaged
+    try:
+        ranges = _read_ranges(record, path, size - length - _FOOTER.size)
+    except (struct.error, ValueError, LookupError, TypeError):  # no flatbuffer
+        raise damaged from None
+    end = size - length - _FOOTER.size
+    if any(item.offset > end or item.size > end - item.offset for item in ranges):
+        raise damaged
+    return ranges
+
+
+def _read_ranges(record: bytes, path: Path, covered: int) -> list[Range]:
+    """
+    Args:
+        covered: the size of what the record is about, in bytes.
+
+    Raises:
+        ExportError: it is of another version, or of a file of another size.
+    """
     root = Table(record, struct.unpack_from("<I", record)[0])
     version = _scalar(root, 0, number_types.Uint32Flags)
     if version != _VERSION:
@@ -250,7 +269,7 @@ def _read_record(file: BinaryIO, path: Path) -> list[Range]:
             f"{path} has an integrity record of version {version}; this exporter reads version "
             f"{_VERSION}: use the exporter that wrote it, or export it again."
         )
-    if _scalar(root, 1, _U64) != size - length - _FOOTER.size:
+    if _scalar(root, 1, _U64) != covered:
         raise ExportError(f"{path} does not have its original size; copy or export it again.")
     return [
         Range(

@@ -16,7 +16,7 @@ _VERSION = 1
 _IDENTIFIER = b"THLM"
 _EXTRACTOR = "WhisperFeatureExtractor"
 _HIGHEST = 8000.0  # Hz, of the bands
-_MOST = 1 << 16  # of each field
+_MOST, _MOST_MELS = 1 << 16, 1 << 10
 _DEFAULTS = {
     **{"feature_size": 80, "sampling_rate": 16000, "hop_length": 160},
     **{"chunk_length": 30, "n_fft": 400},
@@ -54,7 +54,9 @@ def read_log_mel(directory: Path) -> LogMelSettings:
     """
     path, fields = read_extractor(directory, _EXTRACTOR, _MUST_BE)
     sizes = {
-        name: checked_number(path, name, fields.get(name, usual), _MOST)
+        name: checked_number(
+            path, name, fields.get(name, usual), _MOST_MELS if name == "feature_size" else _MOST
+        )
         for name, usual in _DEFAULTS.items()
     }
     if sizes["n_fft"] >= sizes["chunk_length"] * sizes["sampling_rate"]:

@@ -8,6 +8,7 @@ from exporter.errors import ExportError
 
 _LARGEST = 2.0**128 - 2.0**104  # the largest float32
 _MOST = 2**27  # of a size; a matrix with two of them has a number of bytes that fits 64 bits
+_MOST_POSITIONS = 2**120  # where there is no limit, files have such numbers too
 _OF_POSITIONS = ("max_position_embeddings", "sliding_window")
 
 Fields = Mapping[str, Any]
@@ -26,8 +27,9 @@ def count(fields: Fields, name: str, default: int | None = None, least: int = 1)
         )
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ExportError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
-    if value > _MOST and not name.endswith(_OF_POSITIONS):
-        raise ExportError(f"{name} is {value}; at most {_MOST} is supported.")
+    most = _MOST_POSITIONS if name.endswith(_OF_POSITIONS) else _MOST
+    if value > most:
+        raise ExportError(f"{name} is {value}; at most {most} is supported.")
     return value
 
 

@@ -1,5 +1,6 @@
 """How a model reads pictures, from the files of its processor."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ def read_picture_settings(directory: Path) -> PictureSettings:
         if fields.get(name, value) not in (value, None):
             raise ExportError(f"{path} has {name} {fields[name]}, but only {value} is supported.")
     resample = fields.get("resample", 1)
-    if resample not in _FILTERS:
+    if not isinstance(resample, int) or resample not in _FILTERS:
         allowed = ", ".join(f"{number} ({name})" for number, name in _FILTERS.items())
         raise ExportError(f"{path} has resample {resample}; it must be one of {allowed}.")
     side = _edge(path, fields, "max_image_size", 364)
@@ -112,7 +113,12 @@ def _numbers(
 ) -> tuple[float, ...]:
     value = fields.get(name, usual)
     numbers = value if isinstance(value, list) else [value]
-    fits = all(isinstance(one, float | int) and not isinstance(one, bool) for one in numbers)
+    fits = all(
+        isinstance(one, float | int)
+        and not isinstance(one, bool)
+        and abs(one) <= sys.float_info.max
+        for one in numbers
+    )
     if not fits or len(numbers) != count or (name != "image_mean" and 0 in numbers):
         raise ExportError(f"{path} has {name} {value!r}; it must be {count} numbers, none 0.")
     return tuple(float(one) for one in numbers)

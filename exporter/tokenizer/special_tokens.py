@@ -5,6 +5,7 @@
 `special_tokens_map.json` and `added_tokens.json` are read as well.
 """
 
+import re
 import reprlib
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
@@ -251,7 +252,7 @@ class _Fields:
         listed = {}
         for number, item in value.items():
             token = self._token(f"{_LISTED}.{number}", item, False)
-            if not number.isdecimal() or int(number) >= MAX_VOCAB_SIZE:
+            if not re.fullmatch(r"\d{1,9}", number) or int(number) >= MAX_VOCAB_SIZE:
                 raise self._wrong(_LISTED, number, "an object whose names are token ids")
             if not isinstance(token, AddedToken):
                 raise self._wrong(f"{_LISTED}.{number}", item, "an object with a token's content")

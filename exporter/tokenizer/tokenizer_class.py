@@ -128,7 +128,7 @@ def is_old_mistral(model: dict[str, Any]) -> bool:
 
 def _major(version: str) -> int:
     number = version.partition(".")[0]
-    return int(number) if number.isdecimal() else 0
+    return int(number) if number.isdecimal() and len(number) < 9 else 0
 
 
 def _is_byte_level(path: Path) -> bool:

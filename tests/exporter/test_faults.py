@@ -1,13 +1,9 @@
 """Where a call of the system fails in an export, or the process is killed: no file is lost."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support.fault_injection import LONGEST, SOURCES, Faults
+from support.fault_injection import Faults
 from support.tiers import soaked
 
 CASES = [
@@ -21,21 +17,6 @@ SWEEP = [  # every call but the first write, which writes the program, and those
 ]
 
 
-def exports(faults: Faults, cases: list[tuple[str, ...]]) -> list[tuple[int, int, str]]:
-    """How each export ended, what was left of its n, and the sentence of its error."""
-    command = [sys.executable, SOURCES / "exports.py", faults.library, faults.folder]
-    ended = subprocess.run(
-        [*command, *(":".join(case[:3]) for case in cases)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=LONGEST * 10,
-        env=os.environ | {"LD_PRELOAD": str(faults.library), "PYTHONPATH": str(SOURCES.parents[2])},
-    )
-    lines = [line for line in ended.stdout.splitlines() if line.startswith("[")]
-    return [tuple(json.loads(line)) for line in lines]
-
-
 @pytest.mark.check
 @pytest.mark.parametrize("cases", [CASES, *soaked([SWEEP])], ids=["some", "all"])
 def test_exports(cpp_build: Path, tmp_path: Path, cases: list[tuple[str, ...]]) -> None:
@@ -44,7 +25,7 @@ def test_exports(cpp_build: Path, tmp_path: Path, cases: list[tuple[str, ...]]) 
     out = folder / "model.pte"
     out.write_bytes(b"old")
     faults = Faults.build(folder, tmp_path / "faults.so")
-    results = exports(faults, cases)
+    results = faults.forked("exports.py", cases)
     assert len(results) == len(cases)
     for (_, _, kills, said), (status, left, sentence) in zip(cases, results, strict=True):
         if kills == "1" and status == -9:

@@ -4,6 +4,7 @@ import io
 import struct
 import subprocess
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +238,9 @@ def test_damaged_settings(ask: Any) -> None:
         96, 32, True, 1, 1 / 255, (0.5,) * 3, (0.5,) * 3, None, "i", "f", "g"
     )
     blob = write_picture(settings, spec(32))
-    for damaged in (b"", blob[:8], blob[:-90], blob.replace(b"THPI", b"THPO")):
+    small = write_picture(replace(settings, longest_edge=4096, side=1), spec(32))
+    long = write_picture(replace(settings, longest_edge=4096, side=4096, place=99 * "i"), spec(32))
+    for damaged in (b"", blob[:8], blob[:-90], blob.replace(b"THPI", b"THPO"), small, long):
         assert "export the model again" in ask("tiles", saved(picture(9, 9), "PPM"), damaged)
 
 

@@ -1,7 +1,9 @@
 """Programs whose n-th write, mapping, allocation or rename fails, or is where they are killed."""
 
+import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,3 +43,19 @@ class Faults:
             command, capture_output=True, text=True, timeout=LONGEST, env=os.environ | variables
         )
         return ended, not count.exists() or int(count.read_text()) <= 0
+
+    def forked(self, script: str, cases: list[tuple[str, ...]]) -> list[tuple[int, int, str]]:
+        """Runs a script of faults/forked.py for cases of (call, n, kills); returns how each ended,
+        what was left of its n, and the sentence of its error."""
+        command = [sys.executable, SOURCES / script, self.library, self.folder]
+        root = SOURCES.parents[2]
+        ended = subprocess.run(
+            [*command, *(":".join(case[:3]) for case in cases)],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=LONGEST * 10,
+            env=os.environ | {"LD_PRELOAD": str(self.library), "PYTHONPATH": str(root)},
+        )
+        lines = [line for line in ended.stdout.splitlines() if line.startswith("[")]
+        return [tuple(json.loads(line)) for line in lines]

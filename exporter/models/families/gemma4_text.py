@@ -49,7 +49,7 @@ _STORED_AS = {
     ".per_layer_input.projection.": ".per_layer_projection.",
 }
 _KEYS_AND_VALUES = re.compile(
-    r"model\.layers\.(\d+)\.self_attn\.(?:k_proj|v_proj|k_norm|v_norm)\.(?:weight|bias)"
+    r"model\.layers\.(\d{1,9})\.self_attn\.(?:k_proj|v_proj|k_norm|v_norm)\.(?:weight|bias)"
 )
 
 
@@ -177,7 +177,7 @@ def _layer(key: object) -> int:
     """The layer that a key of `per_layer_config` means, which files may write with zeros in front;
     -1: none."""
     text = str(key)
-    return int(text) if text.isascii() and text.isdigit() else -1
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else -1
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:

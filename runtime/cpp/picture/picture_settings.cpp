@@ -8,6 +8,8 @@ namespace {
 
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kMostSide = 4096;
+constexpr uint32_t kMostTiles = 64;              // side by side
+constexpr size_t kMostPlaces = size_t{1} << 16;  // bytes, of the text of a tile
 
 enum Field {
   kVersionField,
@@ -49,7 +51,8 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
       check_settings_version("pictures", table.scalar<uint32_t>(kVersionField), kVersion);
   if (!version.ok()) return version;
   const auto longest = table.scalar<uint32_t>(kLongestEdge), side = table.scalar<uint32_t>(kSide);
-  if (longest < 1 || longest > kMostSide || side < 1 || side > kMostSide) {
+  if (longest < 1 || longest > kMostSide || side < 1 || side > kMostSide ||
+      longest > uint64_t{kMostTiles} * side) {
     return damaged("a tile of " + std::to_string(side) + " pixels");
   }
   const auto filter = table.scalar<uint8_t>(kFilter);
@@ -77,6 +80,9 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   size_t field = kPlace;
   for (std::string* text : texts) *text = table.string(field++);
   if (settings.rows < 1 || settings.place.empty()) return damaged("no place for a picture");
+  if (settings.rows > kMostPlaces / settings.place.size()) {
+    return damaged(std::to_string(settings.rows) + " places for a picture");
+  }
   return settings;
 }
 
