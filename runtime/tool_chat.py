@@ -101,8 +101,8 @@ def ask(
     """Submits a conversation to an engine, in the form of the model's own chat template.
 
     Args:
-        messages, tools: in OpenAI's form; of a model that sees, a part of a user's message may be
-            {"type": "image", "image": ...}, of what Runner.generate() takes.
+        messages, tools: in OpenAI's form; of a model that sees, a part of a user's or a tool's
+            message may be {"type": "image", "image": ...}, of what Runner.generate() takes.
         tool_choice: `auto`, `none`, `required`, or the name of the function that must be called,
             exactly once.
         variables: what else the template knows, such as `enable_thinking`.
@@ -138,7 +138,8 @@ def ask(
     if stops := read_stops(options.pop("stop", None)):
         reader = StopReader(reader, stops)
         wanted = deepcopy(reader).wants
-    tokens = engine.runner.encode_pieces(prompt.pieces, _images(messages))
+    images = _images(messages)
+    tokens = engine.runner.encode_pieces(prompt.pieces, [images[n] for n in prompt.pictures])
     try:
         generation = engine.submit(
             tokens, max_new_tokens, special_apart=True, wanted=wanted, **options

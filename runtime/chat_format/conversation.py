@@ -41,12 +41,14 @@ class Prompt:
         grammar: in GBNF, which the answer must match; None: any text.
         reader: of the answer, whose special tokens must be pieces of their own.
         described: of the grammar's rules that are constraints, what each describes.
+        pictures: the numbers of the conversation's pictures, in the order of their places.
     """
 
     pieces: list[Piece]
     grammar: str | None
     reader: Reader
     described: Mapping[str, str]
+    pictures: Sequence[int] = ()
 
     def explained(self, reason: str, answer: str) -> str:
         """Returns why the grammar was refused, in terms of what the client gave.
@@ -117,11 +119,13 @@ def _prepare(
     calls = _call_format(template) if tools else None
     called = _callable(tools, tool_choice)
     named = tool_choice not in ("auto", "none", "required")
-    pieces = template.render(prepared, tools or None, variables)
+    rendered = template.render(prepared, tools or None, variables)
+    pieces, pictures = rendered.pieces, rendered.pictures
     grammar = Grammar(template.special)
     if isinstance(calls or find_format(template.source, template.special.texts), Harmony):
         text = _harmony_grammar(grammar, called, tool_choice, wanted)
-        return Prompt(pieces, text, HarmonyReader(template.special, called), grammar.described)
+        harmony = HarmonyReader(template.special, called)
+        return Prompt(pieces, text, harmony, grammar.described, pictures)
     reasoning = next((m for mark, m in _REASONING.items() if mark in template.source), None)
     prompt = "".join(piece for piece, literal in pieces if literal).rstrip()
     reasons = reasoning is not None and prompt.endswith(reasoning[0])
@@ -133,7 +137,7 @@ def _prepare(
     offered = None if reasoned and text is not None else reasoning
     constrained = wanted is not None
     reader = MarkedReader(template.special, calls, called, offered, reasons, one_branch=constrained)
-    return Prompt(pieces, text, reader, grammar.described)
+    return Prompt(pieces, text, reader, grammar.described, pictures)
 
 
 def _call_format(template: ChatTemplate) -> CallFormat:

@@ -52,11 +52,11 @@ def has_all(text: str, messages: Messages, tools: Tools) -> bool:
 
 def _parts(message: Mapping[str, Any]) -> Iterator[str]:
     if message["role"] == "tool":
-        yield from _words(message["content"])
+        yield from _words(PICTURE.sub(" ", message["content"]))
         return
     content = message["content"]
     text = content if _spells_reasoning(message) else content.rpartition("</think>")[2]
-    yield from (part.strip() for part in text.split(PICTURE))
+    yield from (part.strip() for part in PICTURE.split(text)[::2])
     for call in message.get("tool_calls", ()):
         yield from _words(call["function"]["arguments"])
 

@@ -1,13 +1,18 @@
 """Brings messages in OpenAI's form into the one that chat templates expect."""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from runtime.chat_format.environment import Messages
 from runtime.errors import RunnerError
 
-PICTURE = "\ufddf"  # stands for a picture in a content; Unicode reserves it for such
+PICTURE_MARK = "\ufddf"  # Unicode reserves it for such
+# A picture in a content, by its number in the conversation: histories may be put in another order.
+PICTURE = re.compile(f"{PICTURE_MARK}([0-9]+){PICTURE_MARK}")
+_PICTURES_OF = ("user", "tool")
 
 
 def prepare_messages(messages: Sequence[Mapping[str, Any]], source: str) -> Messages:
@@ -19,7 +24,7 @@ def prepare_messages(messages: Sequence[Mapping[str, Any]], source: str) -> Mess
 
     Args:
         messages: each with `role`; with `content` (a string, a list of parts or None; a picture is
-            PICTURE in the string, and of the role `user` alone),
+            PICTURE in the string, and of the roles `user` and `tool` alone),
             `tool_calls`, `tool_call_id`, `name` and `reasoning_content` where they apply.
         source: of the template.
 
@@ -31,21 +36,26 @@ def prepare_messages(messages: Sequence[Mapping[str, Any]], source: str) -> Mess
     if not all(isinstance(message, Mapping) for message in messages):
         raise RunnerError("messages must be a list of objects with role and content")
     names: dict[str, str] = {}  # of calls, by their id
+    pictures = count()
     return [
-        _prepare(message, f"messages[{index}]", names, "developer" in source)
+        _prepare(message, f"messages[{index}]", names, pictures, "developer" in source)
         for index, message in enumerate(messages)
     ]
 
 
 def _prepare(
-    message: Mapping[str, Any], place: str, names: dict[str, str], knows_developer: bool
+    message: Mapping[str, Any],
+    place: str,
+    names: dict[str, str],
+    pictures: Iterator[int],
+    knows_developer: bool,
 ) -> dict[str, Any]:
     role = message.get("role")
     if not isinstance(role, str) or not role:
         raise RunnerError(f"{place} has no role")
     prepared: dict[str, Any] = {
         "role": "system" if role == "developer" and not knows_developer else role,
-        "content": _text(message.get("content"), place, role),
+        "content": _text(message.get("content"), place, role, pictures),
     }
     if message.get("tool_calls"):
         prepared["tool_calls"] = [_call(call, place, names) for call in message["tool_calls"]]
@@ -63,20 +73,22 @@ def _prepare(
     return prepared
 
 
-def _text(content: object, place: str, role: str) -> str:
+def _text(content: object, place: str, role: str, pictures: Iterator[int]) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
-        return content.replace(PICTURE, "\ufffd")
+        return content.replace(PICTURE_MARK, "\ufffd")
     if not isinstance(content, list):
         raise RunnerError(f"{place}.content must be a string or a list of parts")
     texts = []
     for part in content:
         kind = part.get("type") if isinstance(part, Mapping) else None
         if kind in ("image", "image_url"):
-            if role != "user":
-                raise RunnerError(f"{place} is of the role {role}: pictures are the user's alone")
-            texts.append(PICTURE)
+            if role not in _PICTURES_OF:
+                raise RunnerError(
+                    f"{place} is of the role {role}: only users and tools have pictures"
+                )
+            texts.append(f"{PICTURE_MARK}{next(pictures)}{PICTURE_MARK}")
             continue
         if kind not in ("text", "refusal"):
             raise RunnerError(
@@ -84,7 +96,7 @@ def _text(content: object, place: str, role: str) -> str:
             )
         if not isinstance(part.get(kind), str):
             raise RunnerError(f"{place}.content has a part of type {kind!r} without its {kind}")
-        texts.append(part[kind].replace(PICTURE, "\ufffd"))
+        texts.append(part[kind].replace(PICTURE_MARK, "\ufffd"))
     return "".join(texts)
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import jinja2
 from runtime.chat_format.environment import Messages, load_template
 from runtime.chat_format.formats import find_format
 from runtime.chat_format.mends import attempts, has_all
-from runtime.chat_format.messages import PICTURE
+from runtime.chat_format.messages import PICTURE, PICTURE_MARK
 from runtime.chat_format.placement import place_calls, place_functions
 from runtime.chat_format.special_tokens import SpecialTokens
 from runtime.errors import RunnerError
@@ -23,13 +24,26 @@ Piece = tuple[str, bool]
 _RESERVED = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"}
 
 # Code points that Unicode reserves for the inside of programs.
-_NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0) if chr(code) != PICTURE]
+_NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0) if chr(code) != PICTURE_MARK]
 _TYPE_OF_A_PART = re.compile(r"""\[['"]type['"]\]|\.type\b""")
 
 
 def takes_tools(source: str) -> bool:
     """Whether a template has a place for functions."""
     return re.search(r"\btools\b", source) is not None
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A conversation in a model's form.
+
+    Attributes:
+        pieces: its text.
+        pictures: the numbers of its pictures, in the order in which they stand in it.
+    """
+
+    pieces: list[Piece]
+    pictures: list[int]
 
 
 class ChatTemplate:
@@ -92,7 +106,7 @@ class ChatTemplate:
         messages: Messages,
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
-    ) -> list[Piece]:
+    ) -> Rendered:
         """Returns the conversation up to where the model's answer begins.
 
         A history that the template refuses, or drops a part of, is changed as little as it needs:
@@ -111,7 +125,8 @@ class ChatTemplate:
             raise RunnerError(f"{min(taken)} is no variable of a chat template: it has a field")
         marks = _unused_characters(messages, tools)
         marked, functions = self._marked(messages, marks), self._marked(tools or [], marks)
-        rendered, refusal = None, None
+        rendered: tuple[str, Messages] | None = None
+        refusal = None
         ways = (
             (all_parts, *way)
             for all_parts in self._forms()
@@ -120,21 +135,24 @@ class ChatTemplate:
         for n, (all_parts, history, known) in enumerate(ways):
             given = {**(variables or {}), "tools": known if known or n > 0 else None}
             try:
-                placed = _as_parts(self._placed(history, known), all_parts)
+                placed = _as_parts(self._placed(history, known), all_parts, 2 * marks[0])
                 text = self._render(placed, True, **given)
             except jinja2.TemplateError as error:
                 refusal = refusal or re.sub(f"[{marks}]", "", str(error)) or type(error).__name__
                 continue
-            if any(mark.encode("unicode_escape").decode() in text for mark in marks):
+            written = any(mark.encode("unicode_escape").decode() in text for mark in marks)
+            if written or 2 * marks[0] in text:
                 refusal = refusal or "it takes no lists of parts, and so no pictures"
-                continue  # it wrote a list as Python does, where special tokens have no marks
-            rendered = text if rendered is None else rendered
+                continue  # it wrote a list as Python or JSON, where special tokens have no marks
             if has_all(text, marked, functions):
-                rendered = text
+                rendered = text, history
                 break
+            rendered = rendered or (text, history)
         if rendered is None:
             raise RunnerError(f"the model's chat template refuses the messages: {refusal}")
-        return list(_pieces(rendered, marks))
+        text, history = rendered
+        pictures = [n for message in history for n in PICTURE.findall(message["content"] or "")]
+        return Rendered(list(_pieces(text, marks)), [int(n) for n in pictures])
 
     def _forms(self) -> tuple[bool, ...]:
         """Whether each content is a list of parts: only those with pictures are, or all, which
@@ -158,19 +176,20 @@ class ChatTemplate:
         return value
 
 
-def _as_parts(messages: Messages, all_parts: bool) -> Messages:
-    """Returns the messages with contents that have pictures as lists of parts."""
+def _as_parts(messages: Messages, all_parts: bool, mark: str) -> Messages:
+    """Returns the messages with contents that have pictures as lists of parts. The mark in a
+    picture's part shows where a template wrote the whole list."""
 
     def parts(content: str) -> Iterator[dict[str, str]]:
-        for index, text in enumerate(content.split(PICTURE)):
-            if index > 0:
-                yield {"type": "image"}
-            if text or content == "":
+        for index, text in enumerate(PICTURE.split(content)):
+            if index % 2:
+                yield {"type": "image", "mark": mark}
+            elif text or content == "":
                 yield {"type": "text", "text": text}
 
     def is_listed(message: Mapping[str, Any]) -> bool:
         content = message["content"]
-        return isinstance(content, str) and (all_parts or PICTURE in content)
+        return isinstance(content, str) and (all_parts or PICTURE_MARK in content)
 
     return [
         {**message, "content": list(parts(message["content"]))} if is_listed(message) else message

@@ -14,8 +14,6 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from urllib.parse import urljoin, urlsplit
 
-from runtime.server.errors import HttpError
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _MOST_REDIRECTS = 3
 _MOST_S = 10.0
@@ -35,6 +33,10 @@ def is_public(address: Address) -> bool:
     if inner is not None:
         return is_public(inner)
     return address.is_global and not address.is_multicast
+
+
+class UnreadableImageError(Exception):
+    """Why there is no picture, as the end of a sentence that names it."""
 
 
 class ImageHosts:
@@ -59,19 +61,17 @@ class ImageHosts:
         self._allowed = allowed
         self._context = context
 
-    async def fetch(self, url: str, place: str, most_bytes: int) -> bytes:
+    async def fetch(self, url: str, most_bytes: int) -> bytes:
         """Returns what a URL has.
 
         Raises:
-            HttpError: its host may not be asked, is at a private address, does not answer with at
-                most so many bytes in time, or leads to one of these.
+            UnreadableImageError: its host may not be asked, is at a private address, does not
+                answer with at most so many bytes in time, or leads to one of these.
         """
         if not self._names:
-            raise HttpError(
-                400,
-                f"{place} is not a data URL: the server reads pictures of no host, unless it is "
-                "started with --allow-image-hosts",
-                place,
+            raise UnreadableImageError(
+                "is not a data URL: the server reads pictures of no host, unless it is started "
+                "with --allow-image-hosts"
             )
         try:
             async with asyncio.timeout(_MOST_S):
@@ -80,7 +80,7 @@ class ImageHosts:
             reason = f"took longer than {_MOST_S:g} seconds"
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = f"cannot be read ({str(error) or type(error).__name__})"
-        raise HttpError(400, f"{place}: the picture {reason}: pass a data URL", place)
+        raise UnreadableImageError(f"{reason}: pass a data URL")
 
     def _follow(self, url: str, most_bytes: int) -> bytes:
         for _ in range(_MOST_REDIRECTS + 1):

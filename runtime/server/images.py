@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from runtime.chat_format.conversation import Prompt
 from runtime.server.errors import HttpError
-from runtime.server.image_hosts import ImageHosts
+from runtime.server.image_hosts import ImageHosts, UnreadableImageError
 from runtime.server.model_process import Pictured, Pieces
 from runtime.server.requests import ChatRequest
 
@@ -34,14 +34,10 @@ async def images_of(
         place, param = (field, field) if is_own_form else (f"picture {number}", None)
         if len(found) == _MOST:
             raise HttpError(400, f"the request has more than {_MOST} pictures", param)
-        if url.startswith("data:"):
-            image = _decoded(url, place, param)
-        elif url.startswith("https://"):
-            image = await hosts.fetch(url, place, left)
-        else:
-            raise HttpError(
-                400, f"{place} is not a data URL, such as data:image/png;base64,", param
-            )
+        try:
+            image = await hosts.fetch(url, left) if url.startswith("https://") else _decoded(url)
+        except UnreadableImageError as error:
+            raise HttpError(400, f"{place} {error}", param) from None
         left -= len(image)
         if left < 0:
             raise HttpError(413, f"the pictures have more than {most_bytes} bytes", param)
@@ -51,7 +47,8 @@ async def images_of(
 
 def with_images(prompt: Prompt, images: list[bytes]) -> Pieces:
     """A conversation as the model's process takes it."""
-    return Pictured(prompt.pieces, images) if images else prompt.pieces
+    placed = [images[number] for number in prompt.pictures]
+    return Pictured(prompt.pieces, placed) if images else prompt.pieces
 
 
 def _urls(chat: ChatRequest) -> Iterator[tuple[str, str]]:
@@ -62,11 +59,13 @@ def _urls(chat: ChatRequest) -> Iterator[tuple[str, str]]:
                 yield f"messages.{index}.content.{number}", part.image_url.url
 
 
-def _decoded(url: str, place: str, param: str | None) -> bytes:
+def _decoded(url: str) -> bytes:
+    if not url.startswith("data:"):
+        raise UnreadableImageError("is not a data URL, such as data:image/png;base64,")
     head, comma, text = url.partition(",")
     if not comma or not head.endswith(";base64"):
-        raise HttpError(400, f"{place} is a data URL without base64", param)
+        raise UnreadableImageError("is a data URL without base64")
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise HttpError(400, f"{place} is not base64", param) from None
+        raise UnreadableImageError("is not base64") from None

@@ -153,7 +153,7 @@ def test_an_engine_answers_about_pictures(seeing_model: Seeing, runner: Runner) 
     def pieces(images: int, text: str) -> Any:
         content = [*images * [{"type": "image_url"}], {"type": "text", "text": text}]
         messages = [{"role": "user", "content": content}]
-        return template.render(prepare_messages(messages, template.source))
+        return template.render(prepare_messages(messages, template.source)).pieces
 
     with Runner(seeing_model[0], threads=1) as other, Engine(other, sequences=2) as engine:
 
@@ -208,5 +208,5 @@ def test_templates_of_parts(source: str, reason: str) -> None:
         with pytest.raises(RunnerError, match="no lists of parts, and so no pictures"):
             template.render(prepared)
         return
-    literal = [piece for piece, is_literal in template.render(prepared) if is_literal]
+    literal = [piece for piece, is_literal in template.render(prepared).pieces if is_literal]
     assert "".join(literal).count("<image>") == 1

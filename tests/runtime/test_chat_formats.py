@@ -48,7 +48,7 @@ def answer_with(template: ChatTemplate, calls: list[dict[str, Any]]) -> str:
     messages = [*USER, {"role": "assistant", "content": None, "tool_calls": calls}]
     prepared = prepare_messages(messages, template.source)
     told = template._render(prepared, False, tools=TOOLS)
-    asked = "".join(text for text, _ in template.render(prepared[:1], TOOLS))
+    asked = "".join(text for text, _ in template.render(prepared[:1], TOOLS).pieces)
     assert told.startswith(asked)
     return told[len(asked) :].removesuffix("<|im_end|>\n").removesuffix("<|call|>")
 
@@ -273,7 +273,7 @@ def test_a_message_cannot_end_its_turn() -> None:
 def test_a_template_that_cuts_a_message_keeps_the_rest_in_order() -> None:
     source = "{% for m in messages %}[{{ m.content.split('<|im_end|>')[0] }}]<|im_end|>{% endfor %}"
     messages = [{"role": "user", "content": f"{n}<|im_end|>x"} for n in range(3)]
-    pieces = template_of(source).render(messages)
+    pieces = template_of(source).render(messages).pieces
     assert "".join(text for text, _ in pieces) == "[0]<|im_end|>[1]<|im_end|>[2]<|im_end|>"
     assert all(literal for text, literal in pieces if "<|im_end|>" in text)
 

@@ -261,6 +261,38 @@ def test_calls_alone_have_no_empty_turn_behind_them() -> None:
     )
 
 
+SHOWN = """
+{%- for m in messages %}
+{{- '<' + m.role + '>' + (m.tool_calls[0].function.name if m.tool_calls else '') }}
+{%- for p in ([{'text': m.content}] if m.content is string else m.content) %}
+{{- '<image>' if p.type == 'image' else p.text }}
+{%- endfor %}
+{%- endfor %}
+"""
+
+
+def shown(number: str, text: str) -> dict[str, Any]:
+    content = [{"type": "text", "text": text}, {"type": "image_url"}]
+    return {"role": "tool", "tool_call_id": number, "content": content}
+
+
+def test_pictures_go_with_their_results() -> None:
+    calls = said(None, call("1", {}), call("2", {}))
+    messages = [user("u1"), calls, shown("2", "r2"), shown("1", "r1")]
+    prompt = prepare(ChatTemplate(SHOWN, "", "", ()), messages)
+    assert "".join(text for text, _ in prompt.pieces) == (
+        "<user>u1<assistant>look<tool>r1<image><assistant>look<tool>r2<image>"
+    )
+    assert prompt.pictures == [1, 0]
+
+
+@pytest.mark.parametrize("form", ["m.content", "m.content | tojson"])
+def test_a_result_that_takes_no_pictures(form: str) -> None:
+    source = f"{{% for m in messages %}}{{{{ m.role }}}}{{{{ {form} }}}}{{% endfor %}}"
+    with pytest.raises(RunnerError, match="it takes no lists of parts, and so no pictures"):
+        prepare(ChatTemplate(source, "", "", ()), [user("u1"), shown("1", "r1")])
+
+
 @pytest.mark.parametrize("roles", ["", "{# 'developer' #}"])
 def test_a_developer_that_a_template_does_not_write(roles: str) -> None:
     source = "{% for m in messages if m.role != 'developer' %}{{ m.role + m.content }}{% endfor %}"

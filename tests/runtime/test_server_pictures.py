@@ -18,8 +18,7 @@ from support.pictures import picture, png
 from support.servers import Server, serving
 
 from runtime import Runner
-from runtime.server.errors import HttpError
-from runtime.server.image_hosts import ImageHosts, is_public
+from runtime.server.image_hosts import ImageHosts, UnreadableImageError, is_public
 
 pytest.importorskip("transformers")
 TOKENS = 10
@@ -91,6 +90,38 @@ def test_each_interface_takes_a_picture(
     assert "vision" in post(server, "/api/show", {"model": "eyes"}).json()["capabilities"]
 
 
+def test_results_of_functions_have_pictures(server: Server) -> None:
+    base = {"model": "eyes", "temperature": 0}
+    parts = [{"type": "image_url", "image_url": {"url": URL}}, {"type": "text", "text": "seen"}]
+    result = {"role": "tool", "tool_call_id": "c", "content": parts}
+    body = {
+        **base,
+        "messages": [{"role": "user", "content": "Look."}, result],
+        "max_tokens": TOKENS,
+    }
+    told = post(server, "/v1/chat/completions", body).json()
+    right, count = told["choices"][0]["message"]["content"], told["usage"]["prompt_tokens"]
+    assert count > models.ROWS * 10
+    output = [{"type": "input_image", "image_url": URL}, {"type": "input_text", "text": "seen"}]
+    item = {"type": "function_call_output", "call_id": "c", "output": output}
+    asked_items = [{"role": "user", "content": "Look."}, item]
+    body = {**base, "input": asked_items, "max_output_tokens": TOKENS}
+    told = post(server, "/v1/responses", body).json()
+    assert told["output"][0]["content"][0]["text"] == right
+    source = {"type": "base64", "media_type": "image/png", "data": BASE64}
+    blocks = [{"type": "image", "source": source}, {"type": "text", "text": "seen"}]
+    block = {"type": "tool_result", "tool_use_id": "c", "content": blocks}
+    turns = [{"role": "user", "content": "Look."}, {"role": "user", "content": [block]}]
+    told = post(server, "/v1/messages", {**base, "messages": turns, "max_tokens": TOKENS}).json()
+    assert told["content"] == [{"type": "text", "text": right}]
+    shown = {"role": "tool", "content": "seen", "images": [BASE64]}
+    options = {"temperature": 0, "num_predict": TOKENS}
+    asked_turns = [{"role": "user", "content": "Look."}, shown]
+    body = {"model": "eyes", "stream": False, "options": options, "messages": asked_turns}
+    told = post(server, "/api/chat", body).json()
+    assert (told["message"]["content"], told["prompt_eval_count"]) == (right, count)
+
+
 def test_what_is_refused(server: Server, tmp_path: Path) -> None:
     """In one sentence, in the form of each interface; nothing is lost."""
     shown = IMAGE[: len(IMAGE) // 2]
@@ -147,11 +178,6 @@ def test_what_is_refused(server: Server, tmp_path: Path) -> None:
         },
         "is of the role assistant": {"role": "assistant", "content": [shown_part]},
         "reasoning has no pictures": {"type": "reasoning", "content": [shown_part]},
-        "is of the role tool": {
-            "type": "function_call_output",
-            "call_id": "c",
-            "output": [shown_part],
-        },
     }
     for sentence, item in lost.items():
         asked_items = [{"role": "user", "content": "Look."}, called, item]
@@ -238,7 +264,7 @@ def test_pictures_of_hosts(host: tuple[int, ssl.SSLContext]) -> None:
     hosts = ImageHosts(names, lambda name, _: [known[name]], is_allowed, context)
 
     def fetch(path: str, most: int = 1 << 20, of: ImageHosts = hosts) -> bytes:
-        return asyncio.run(of.fetch(f"https://a.example:{port}{path}", "url", most))
+        return asyncio.run(of.fetch(f"https://a.example:{port}{path}", most))
 
     assert fetch("/picture") == fetch("/again") == IMAGE
     for path, sentence in {
@@ -249,14 +275,14 @@ def test_pictures_of_hosts(host: tuple[int, ssl.SSLContext]) -> None:
         "/nothing": "its host answers 404",
         "/short": "cut off",
     }.items():
-        with pytest.raises(HttpError, match=sentence):
+        with pytest.raises(UnreadableImageError, match=sentence):
             fetch(path)
-    with pytest.raises(HttpError, match="has more than 10 bytes"):
+    with pytest.raises(UnreadableImageError, match="has more than 10 bytes"):
         fetch("/picture", 10)
     untrusting = ImageHosts(names, lambda *_: ["127.0.0.1"], is_allowed)
-    with pytest.raises(HttpError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(UnreadableImageError, match="CERTIFICATE_VERIFY_FAILED"):
         fetch("/picture", of=untrusting)
-    with pytest.raises(HttpError, match="is at the private address 127.0.0.1"):
+    with pytest.raises(UnreadableImageError, match="is at the private address 127.0.0.1"):
         fetch("/picture", of=ImageHosts(names, lambda *_: ["127.0.0.1"]))
 
 

@@ -84,13 +84,25 @@ def _messages(request: CountRequest) -> list[dict[str, Any]]:
 
 
 def _system(content: str | Sequence[TextBlock]) -> dict[str, Any]:
-    return {"role": "system", "content": _text(content)}
+    return {"role": "system", "content": _content(content)}
 
 
-def _text(content: str | Sequence[TextBlock] | None) -> str:
+def _content(
+    content: str | Sequence[TextBlock | ImageBlock] | None,
+) -> str | list[dict[str, Any]]:
+    """A text; with pictures, chat completions' parts."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(block.text for block in content)
+    texts = [block.text for block in content if isinstance(block, TextBlock)]
+    return "".join(texts) if len(texts) == len(content) else [_part(block) for block in content]
+
+
+def _part(block: TextBlock | ImageBlock) -> dict[str, Any]:
+    if isinstance(block, TextBlock):
+        return {"type": "text", "text": block.text}
+    source = block.source
+    url = data_url(source.data) if source.type == "base64" else source.url
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _turns(message: Message) -> list[dict[str, Any]]:
@@ -98,15 +110,12 @@ def _turns(message: Message) -> list[dict[str, Any]]:
     if isinstance(message.content, str):
         return [{"role": message.role, "content": message.content}]
     results: list[dict[str, Any]] = []
-    parts: list[dict[str, Any]] = []
+    shown: list[TextBlock | ImageBlock] = []
     thoughts, calls = "", []
     for block in message.content:
         match block:
-            case TextBlock():
-                parts.append({"type": "text", "text": block.text})
-            case ImageBlock(source=source):
-                url = data_url(source.data) if source.type == "base64" else source.url
-                parts.append({"type": "image_url", "image_url": {"url": url}})
+            case TextBlock() | ImageBlock():
+                shown.append(block)
             case ThinkingBlock():
                 thoughts += block.thinking
             case ToolUseBlock():
@@ -114,7 +123,7 @@ def _turns(message: Message) -> list[dict[str, Any]]:
                 function = {"name": block.name, "arguments": arguments}
                 calls.append({"id": block.id, "type": "function", "function": function})
             case ToolResultBlock():
-                answered = {"tool_call_id": block.tool_use_id, "content": _text(block.content)}
+                answered = {"tool_call_id": block.tool_use_id, "content": _content(block.content)}
                 results.append({"role": "tool", **answered})
             case RedactedBlock():
                 pass  # nobody but its author can read it
@@ -123,8 +132,6 @@ def _turns(message: Message) -> list[dict[str, Any]]:
         more["tool_calls"] = calls
     if thoughts:
         more["reasoning_content"] = thoughts
-    is_text = all(part["type"] == "text" for part in parts)
-    text = "".join(part["text"] for part in parts if is_text)
-    content: str | list[dict[str, Any]] = text if is_text else parts
+    content = _content(shown)
     turn = {"role": message.role, "content": content, **more}
     return [*results, *([turn] if content or more or not results else [])]

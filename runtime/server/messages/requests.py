@@ -39,6 +39,9 @@ class ImageBlock(_Block):
     source: ImageSource
 
 
+Shown = Annotated[TextBlock | ImageBlock, Field(discriminator="type")]
+
+
 class ThinkingBlock(_Block):
     type: Literal["thinking"]
     thinking: str
@@ -61,7 +64,7 @@ class ToolUseBlock(_Block):
 class ToolResultBlock(_Block):
     type: Literal["tool_result"]
     tool_use_id: str
-    content: str | list[TextBlock] | None = None
+    content: str | list[Shown] | None = None
     is_error: bool | None = Field(None, description="no effect: the content says so")
 
 
