@@ -5,13 +5,15 @@ import random
 import pytest
 from support.random_patterns import random_pattern, random_texts
 from support.tiers import soaked
-from tokenizers import Regex
+from tokenizers import Regex, normalizers
 from tokenizers.pre_tokenizers import Split
 
 from exporter.tokenizer import TokenizerError
+from exporter.tokenizer.code_points import every_character, matching, of_text
 from exporter.tokenizer.dfa import MATCH, Automaton, compile_automaton
 from exporter.tokenizer.pattern import parse_pattern
 
+CLASSES = ("(?i:s)", r"[^\s\p{L}\p{N}]", r"\p{N}", "[\u4000\ud7ff\ue000\U0010ffff]")
 ALWAYS, IN_ALL, EACH = 200, 10_000, 50
 REFUSED = (
     *("the empty text", "a possessive quantifier after", "regardless of case"),
@@ -102,3 +104,10 @@ def test_letters_that_are_several_are_refused(pattern: str) -> None:
 def test_other_flags_are_named(pattern: str, flag: str) -> None:
     with pytest.raises(TokenizerError, match=f"the flag {flag} in"):
         parse_pattern(pattern, ruby_syntax=True)
+
+
+@pytest.mark.parametrize("atom", CLASSES)
+def test_a_class_is_what_the_library_matches_in_a_text_of_all_characters(atom: str) -> None:
+    others = normalizers.Replace(Regex(f"(?:{atom})+"), "").normalize_str(every_character())
+    members = of_text(every_character()) & ~of_text(others)
+    assert members.any() and (members == matching(atom, ruby_syntax=True)).all()
