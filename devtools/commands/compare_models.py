@@ -5,15 +5,15 @@ its ETRecord, where they stand as they were before any delegate packed them: so 
 or of a kernel shows in the program, one of quantization in the weights.
 """
 
+import errno
 import re
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor, nn
@@ -85,7 +85,13 @@ def read_weights(etrecord: Path) -> dict[str, Tensor]:
             state: dict[str, Tensor] = torch.load(
                 path, map_location="cpu", weights_only=True, mmap=True
             )
-    except (BadZipFile, EOFError, zlib.error) as error:
+        if not all(isinstance(item, Tensor) for item in state.values()):
+            raise TypeError("not all are tensors")
+    except BadRequest:
+        raise
+    except Exception as error:  # what is damaged ends torch.load in many ways
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a full disk
+            raise
         raise BadRequest(f"{etrecord} is damaged; copy it again, or export again.") from error
     return state
 

@@ -88,6 +88,7 @@ class _Buffer:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self._left = len(data)  # items that may still be read: none is shared
 
     def runs(self) -> list[Run]:
         root = self._follow(4)
@@ -119,6 +120,12 @@ class _Buffer:
             end,
         )
 
+    def _take(self, count: int) -> int:
+        self._left -= count
+        if self._left < 0:
+            raise _Outside
+        return count
+
     def _read(self, form: str, at: int) -> int:
         if at < 0:
             raise _Outside
@@ -146,7 +153,7 @@ class _Buffer:
         if not at:
             return b""
         start = self._follow(at)
-        end = start + 4 + self._read("<I", start)
+        end = start + 4 + self._take(self._read("<I", start))
         if end > len(self._data):
             raise _Outside
         return self._data[start + 4 : end]
@@ -160,7 +167,7 @@ class _Buffer:
         if not at:
             return []
         start = self._follow(at)
-        count = self._read("<I", start)
+        count = self._take(self._read("<I", start))
         if start + 4 + 4 * count > len(self._data):
             raise _Outside
         return [self._follow(start + 4 + 4 * i) for i in range(count)]

@@ -6,12 +6,13 @@ torch, so that a record of any size opens in a moment and needs no definition of
 """
 
 import json
+import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from devtools.errors import BadRequest
 from devtools.profile.profile_types import Line
@@ -22,8 +23,10 @@ _GRAPH = "edge_dialect_exported_program"
 _WEIGHTS = "_state_dict"
 _SCHEMA_MAJOR = {5, 6, 7, 8}  # of torch.export; what is read here is the same in all of these
 _MUTATING = "auto_functionalized"
-# Errors from JSON of another shape, with too deep nesting, or with unknown compression.
-_ODD = (ValueError, LookupError, TypeError, AttributeError, RuntimeError)
+_COMPRESSIONS = ZIP_STORED, ZIP_DEFLATED
+_MOST_BYTES = 1 << 30  # of JSON; the largest models have a hundredth of it
+# Errors from JSON of another shape, or with too deep nesting.
+_ODD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -124,13 +127,11 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
                     f"{path} has no graph of the method {method}; write it with python -m "
                     "exporter --etrecord."
                 )
-            handles = json.loads(archive.read("debug_handle_map"))[method]
+            handles = _json(archive, "debug_handle_map")[method]
             delegates = (
-                json.loads(archive.read("delegate_map")).get(method, {})
-                if "delegate_map" in names
-                else {}
+                _json(archive, "delegate_map").get(method, {}) if "delegate_map" in names else {}
             )
-            program = json.loads(archive.read(graph_name))
+            program = _json(archive, graph_name)
             fingerprint = archive.comment.decode("ascii", "replace")
             weights = [e for e in archive.infolist() if e.filename.endswith(_WEIGHTS)]
         version = program.get("schema_version", {}).get("major")
@@ -153,7 +154,7 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
             f"{path} cannot be read ({error.strerror}); name the file that python -m exporter "
             "--etrecord wrote."
         ) from error
-    except (BadZipFile, EOFError, zlib.error) as error:
+    except (BadZipFile, EOFError, zlib.error, struct.error) as error:
         if not _begins_as_one(path):
             raise BadRequest(
                 f"{path} is not an ETRecord; name the file that python -m exporter --etrecord "
@@ -162,6 +163,14 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
         raise BadRequest(f"{path} is cut or damaged; copy it again, or export again.") from error
     except _ODD as error:
         raise BadRequest(f"{path} is damaged; copy it again, or export again.") from error
+
+
+def _json(archive: ZipFile, name: str) -> Any:
+    """Raises BadZipFile if it is compressed otherwise than the exporter does, or beyond reason."""
+    entry = archive.getinfo(name)
+    if entry.compress_type not in _COMPRESSIONS or entry.file_size > _MOST_BYTES:
+        raise BadZipFile
+    return json.loads(archive.read(entry))
 
 
 def _begins_as_one(path: Path) -> bool:

@@ -7,11 +7,19 @@ class Damaged(ValueError):
     """An offset that points out of the buffer."""
 
 
-class Table:
-    """A table, by its position in the buffer. An absent field is 0, empty or None."""
+_READ_AGAIN = 16  # how often all of a buffer may be read, as parts of it may be shared
 
-    def __init__(self, data: bytes, at: int) -> None:
+
+class Table:
+    """A table, by its position in the buffer. An absent field is 0, empty or None.
+
+    Args:
+        left: one number: how many items of vectors may still be read.
+    """
+
+    def __init__(self, data: bytes, at: int, left: list[int] | None = None) -> None:
         self._data, self._at = data, at
+        self._left = [_READ_AGAIN * len(data)] if left is None else left
 
     @classmethod
     def root(cls, data: bytes) -> "Table":
@@ -48,7 +56,7 @@ class Table:
         return tuple(self._read(form, start + width * index) for index in range(count))
 
     def _follow(self, at: int) -> "Table":
-        return Table(self._data, at + self._read("<I", at))
+        return Table(self._data, at + self._read("<I", at), self._left)
 
     def _vector(self, field: int) -> tuple[int, int]:
         """Where the items start, and how many there are."""
@@ -56,7 +64,11 @@ class Table:
         if not at:
             return 0, 0
         start = at + self._read("<I", at)
-        return start + 4, self._read("<I", start)
+        count = self._read("<I", start)
+        self._left[0] -= count
+        if self._left[0] < 0:  # small files would otherwise ask for vectors without end
+            raise Damaged
+        return start + 4, count
 
     def _place(self, field: int) -> int:
         """Position of a field; 0 where it is absent."""

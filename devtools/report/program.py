@@ -120,7 +120,7 @@ def read_program(path: Path, method: str = FORWARD) -> Program:
             return _read(path, file, method)
     except OSError as error:
         raise BadRequest(f"{path} cannot be read ({error.strerror}); name a .pte.") from None
-    except (Damaged, IndexError, KeyError, UnicodeDecodeError, json.JSONDecodeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise BadRequest(f"{path} is damaged; copy or export it again.") from None
 
 
@@ -190,6 +190,9 @@ def _fingerprint(file: BinaryIO, file_bytes: int) -> str | None:
 
 
 def _bytes(file: BinaryIO, offset: int, size: int) -> bytes:
+    """Raises Damaged if the file ends before them."""
+    if not 0 <= offset <= file.seek(0, 2) - size:
+        raise Damaged
     file.seek(offset)
     return file.read(size)
 
