@@ -4,7 +4,7 @@ ExecuTorch's kernels compute the rest.
 A delegate that takes modules has `module_part(program)`, of which contract.py tells.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -44,11 +44,17 @@ _aten = torch.ops.aten
 
 
 class LoweredMethod(NamedTuple):
-    """A method that is lowered, but in no file yet, and the file's layout that a delegate needs."""
+    """A method that is lowered, but in no file yet.
+
+    Attributes:
+        layout: of the file, that a delegate needs.
+        shorter: inputs whose only sample may have fewer rows.
+    """
 
     edge: "EdgeProgramManager"
     report: DelegationReport
     layout: "ExecutorchBackendConfig | None"
+    shorter: Sequence[str]
 
 
 def check_takes_modules(delegates: Mapping[str, Delegate]) -> None:
@@ -91,14 +97,15 @@ def lower_module(
         DelegateError: an operator is left that no kernel computes; the sentence has its line.
     """
     check_takes_modules(delegates)
-    edges, reports, layout = {}, {}, None
+    edges, reports, shorter, layout = {}, {}, {}, None
     for method, program in share_buffers(programs).items():
         with lowering(method):
             lowered = lower_method(delegates, method, program, with_etrecord)
         edges[method], reports[method] = lowered.edge, lowered.report
+        shorter[method] = lowered.shorter
         layout = layout or lowered.layout
     edge = join(edges)
-    config = _with_shorter(_file_config(edge, layout, copies_inputs), programs)
+    config = with_shorter(_file_config(edge, layout, copies_inputs), shorter)
     try:
         with positions_by_rows():
             return finish(edge, reports, named_data, with_etrecord, config)
@@ -134,7 +141,7 @@ def lower_method(
             delegate.add_source_map(graph_module)
     _restore_ranges(lowered, program.range_constraints)
     layouts = [part.layout for part in parts.values() if part.layout is not None]
-    return LoweredMethod(edge, report, next(iter(layouts), None))
+    return LoweredMethod(edge, report, next(iter(layouts), None), shorter_inputs(program))
 
 
 def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: Path) -> Any:
@@ -270,15 +277,18 @@ def _restore_ranges(program: ExportedProgram, ranges: Mapping[Any, Any]) -> None
             mode.shape_env.var_to_range[symbol] = ranges[symbol]
 
 
-def _with_shorter(
-    layout: "ExecutorchBackendConfig | None", programs: Mapping[str, ExportedProgram]
+def with_shorter(
+    layout: "ExecutorchBackendConfig | None", names: Mapping[str, Sequence[str]]
 ) -> "ExecutorchBackendConfig | None":
-    """Returns the layout with which inputs that may be shorter can be."""
+    """Returns the layout with which inputs that may be shorter can be.
+
+    Args:
+        names: of these inputs, by method.
+    """
     from executorch.exir import ExecutorchBackendConfig
 
     from delegates.passes.bounded_shapes import BoundedShapes
 
-    names = {method: shorter_inputs(program) for method, program in programs.items()}
     passes = {method: BoundedShapes(some) for method, some in names.items() if some}
     if not passes:
         return layout

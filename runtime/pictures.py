@@ -69,8 +69,8 @@ class PicturePrompt:
 
 
 def picture_tiles(settings: bytes, image: object) -> "list[NDArray[np.float32]]":
-    """Returns what a model's method `vision_encoder` reads of a picture, in order: (3, height,
-    width) of each tile, the whole as the last.
+    """Returns what a model's method `vision_encoder` reads of a picture, in order: an input of it
+    for each tile, the whole as the last.
 
     Args:
         settings: the blob `thimble.picture` of the model's file.
@@ -83,8 +83,8 @@ def picture_tiles(settings: bytes, image: object) -> "list[NDArray[np.float32]]"
 
     tiles: list[NDArray[np.float32]] = []
 
-    def receive(numbers: Any, height: int, width: int, _: object) -> int:
-        tiles.append(np.ctypeslib.as_array(numbers, (3, height, width)).copy())
+    def receive(numbers: Any, shape: Any, rank: int, _: object) -> int:
+        tiles.append(np.ctypeslib.as_array(numbers, tuple(shape[:rank])).copy())
         return 1
 
     picture, _kept = _read(image)

@@ -14,7 +14,7 @@ from delegates.errors import DelegateError
 from delegates.executorch_runtime import open_program
 from delegates.limits_of.cpu import LIBRARY
 from delegates.methods import FORWARD, join, lowering
-from delegates.module import LoweredMethod
+from delegates.module import LoweredMethod, with_shorter
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import DelegationReport, delegation_report
 from delegates.to_executorch import Lowered, finish
@@ -68,9 +68,10 @@ def lower_methods(
         edges[method] = taken.edge
         reports[method] = delegation_report("cpu", graph_module, taken.reasons)
         _check_left(reports[method])
-    for method, (edge, report, _) in modules.items():
-        edges[method], reports[method] = edge, report
-    return finish(join(edges), reports, named_data, with_etrecord, file_layout())
+    for method, module in modules.items():
+        edges[method], reports[method] = module.edge, module.report
+    layout = with_shorter(file_layout(), {name: one.shorter for name, one in modules.items()})
+    return finish(join(edges), reports, named_data, with_etrecord, layout)
 
 
 def take(

@@ -16,8 +16,8 @@ from exporter.checkpoint import (
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.family import Family
-from exporter.models.siglip import PARTS
 from exporter.options import ExportOptions
+from exporter.seeing.towers import kind_of
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 EMBEDDED_NAME = "thimble-python-4m"
@@ -46,7 +46,8 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
     """
     checkpoint = _find_checkpoint(options, listener)
     if options.sees and is_seeing(checkpoint.directory):
-        left_out = {part: n for part, n in checkpoint.left_out.items() if part not in PARTS}
+        seen = kind_of(checkpoint.directory).parts
+        left_out = {part: n for part, n in checkpoint.left_out.items() if part not in seen}
         checkpoint = replace(checkpoint, left_out=left_out)
     if checkpoint.left_out:
         parts = ", ".join(

@@ -6,7 +6,8 @@ from exporter.catalogue.weight_files import CONFIG
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
-SEEING = ("smolvlm", "idefics3")  # what model_type names, of exporter.models.siglip
+# The module of exporter.models that computes what sees, by the config's model_type.
+SEEING = {"smolvlm": "siglip", "idefics3": "siglip", "lfm2_vl": "siglip2"}
 
 
 def is_seeing(directory: Path) -> bool:

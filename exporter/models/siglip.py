@@ -24,7 +24,7 @@ _Embeddings = TypeVar("_Embeddings", bound=nn.Module)
 ACTIVATIONS = {"gelu_pytorch_tanh": "tanh", "gelu": "none"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LayerSizes:
     """Fields of vision_config by their names there, which the layers need."""
 
@@ -36,9 +36,9 @@ class LayerSizes:
     layer_norm_eps: float
 
 
-@dataclass(frozen=True)
-class TowerSpec(LayerSizes):
-    """The fields of vision_config by their names there.
+@dataclass(frozen=True, kw_only=True)
+class SightSpec(LayerSizes):
+    """What is known of all that sees.
 
     Attributes:
         scale_factor: patches of a square's side; a square is a row of the output.
@@ -47,7 +47,6 @@ class TowerSpec(LayerSizes):
     """
 
     model_type: str
-    image_size: int
     patch_size: int
     scale_factor: int
     text_size: int
@@ -55,9 +54,21 @@ class TowerSpec(LayerSizes):
     image_token_id: int
     tie_word_embeddings: bool = False
 
+    @property
+    def square(self) -> int:
+        """The side of a square, pixels."""
+        return self.patch_size * self.scale_factor
+
     def rows(self, side: int) -> int:
         """Returns how many rows a square picture becomes."""
-        return (side // (self.patch_size * self.scale_factor)) ** 2
+        return int((side // self.square) ** 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerSpec(SightSpec):
+    """The fields of vision_config by their names there."""
+
+    image_size: int
 
 
 def spec(config: Mapping[str, Any]) -> TowerSpec:
@@ -244,10 +255,11 @@ class Tower(nn.Module):
         self.vision_model = Siglip(spec, Embeddings(spec))
         self.connector = Connector(spec)
 
-    def fit(self, spec: TowerSpec, side: int) -> None:
+    def fit(self, side: int) -> None:
         """Gives each patch of pictures of this side its place, once the weights are loaded."""
-        embedding = self.vision_model.embeddings.position_embedding
-        places = patch_places(spec.image_size // spec.patch_size, side // spec.patch_size)
+        embeddings = self.vision_model.embeddings
+        embedding, patch_size = embeddings.position_embedding, embeddings.patch_embedding.stride[0]
+        places = patch_places(round(len(embedding.weight) ** 0.5), side // patch_size)
         embedding.weight = nn.Parameter(embedding.weight[places].contiguous(), requires_grad=False)
 
     def forward(self, pixels: Tensor) -> Tensor:

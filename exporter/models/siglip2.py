@@ -13,7 +13,7 @@ from exporter.errors import ExportError
 from exporter.models.families import language_fields
 from exporter.models.family import Family
 from exporter.models.fields import count, flag, refuse
-from exporter.models.siglip import ACTIVATIONS, LayerSizes, Siglip, read_image_token, read_layers
+from exporter.models.siglip import ACTIVATIONS, SightSpec, Siglip, read_image_token, read_layers
 from exporter.models.tensor_layout import Stored
 
 _DEFAULTS: Mapping[str, Any] = {  # of transformers, which stores no others' values
@@ -28,34 +28,29 @@ _PROJECTOR: Mapping[str, Any] = {
 _PLACES = {"vision_model.": "model.vision_tower.", "connector.": "model.multi_modal_projector."}
 
 
-@dataclass(frozen=True)
-class TowerSpec(LayerSizes):
+@dataclass(frozen=True, kw_only=True)
+class TowerSpec(SightSpec):
     """The fields of vision_config, and others, by their names there.
 
     Attributes:
         trained: learned places of a side; those of patches are interpolated.
-        scale_factor: patches of a square's side; a square is a row of the output.
-        text_size: numbers of such a row, the language model's hidden_size.
-        image_token_id: the token that stands where a row does.
     """
 
-    model_type: str
     trained: int
-    patch_size: int
-    scale_factor: int
     projector_hidden_act: str
     projector_hidden_size: int
     projector_bias: bool
     projector_use_layernorm: bool
-    text_size: int
-    vocab_size: int
-    image_token_id: int
-    tie_word_embeddings: bool = False
 
     @property
     def pixel_numbers(self) -> int:
         """Of a patch, row by row, the colors of a pixel together."""
         return 3 * self.patch_size**2
+
+    @property
+    def numbers(self) -> int:
+        """Of a patch and its place."""
+        return self.pixel_numbers + self.trained**2
 
 
 def spec(config: Mapping[str, Any]) -> TowerSpec:
@@ -142,8 +137,8 @@ class Tower(nn.Module):
         self.vision_model = Siglip(spec, Embeddings(spec))
         self.connector = Connector(spec)
 
-    def fit(self) -> None:
-        """Prepares the weights, once they are loaded."""
+    def fit(self, side: int) -> None:
+        """Prepares the weights, once they are loaded, for pictures of any size."""
         self.vision_model.embeddings.fit()
 
     def forward(self, patches: Tensor) -> Tensor:

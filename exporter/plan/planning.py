@@ -41,7 +41,7 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     if options.sees and is_seeing(plan.checkpoint.directory):
         scheme, images = _vision_scheme(options), options.calibration_images
         sight = open_sight(plan.checkpoint.directory, scheme, images, listener)
-        text = with_pictures(plan.text, sight.settings.place)
+        text = with_pictures(plan.text, sight.settings.text.place)
         plan = replace(plan, sight=sight, text=text)
         listener.note(picture_note(sight, plan.checkpoint.config.hidden_size, plan.max_context_len))
         _require_unrotated_rows(plan)

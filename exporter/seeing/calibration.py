@@ -21,7 +21,7 @@ _CALIBRATED, _MEASURED = 12, 4  # tiles, at most
 class CalibrationTiles:
     """
     Attributes:
-        calibrated, measured: float32 (1, 3, height, width) each, of different pictures; what is
+        calibrated, measured: float32, each an input of what sees, of different pictures; what is
             calibrated on is empty where nothing is calibrated.
     """
 
@@ -66,7 +66,7 @@ def read_tiles(directory: Path, settings: bytes, calibrates: bool) -> Calibratio
 
     def tiles_of(path: Path) -> list[Tensor]:
         try:
-            return [torch.from_numpy(tile)[None] for tile in picture_tiles(settings, path)]
+            return [torch.from_numpy(tile) for tile in picture_tiles(settings, path)]
         except RunnerError as error:
             raise ExportError(
                 f"--calibration-images {directory}: {path.name}: {str(error).rstrip('.')}."

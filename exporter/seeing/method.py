@@ -27,6 +27,7 @@ from exporter.seeing.quality import RowQuality, measure_rows, rows_of
 from exporter.seeing.quantize import quantize
 from exporter.seeing.question import question_form
 from exporter.seeing.sight import VISION_ENCODER, Sight
+from exporter.seeing.towers import shorter_of
 from exporter.text.prepare import Text
 from quant.integers import dequantized_once
 
@@ -80,7 +81,7 @@ class CapturedSight:
     def blob(self, text: Text) -> bytes:
         """Returns how pictures are read, for the file."""
         settings = self.sight.settings
-        question = question_form(text.template, settings.place)
+        question = question_form(text.template, settings.text.place)
         return write_picture(settings, self.sight.spec, question)
 
 
@@ -100,9 +101,9 @@ def capture_sight(sight: Sight, listener: Listener) -> CapturedSight:
 
 def _made(sight: Sight, listener: Listener) -> tuple[Made, RowQuality | None]:
     tower, quality = sight.load(), None
-    example = Inputs((sight.example(),))
+    made = partial(Made, tower, Inputs((sight.example(),)), None, shorter=shorter_of(sight.spec))
     if sight.scheme.name == "none":
-        return Made(tower, example, None, ()), None
+        return made(()), None
     listener.stage("quantize what sees")
     tiles = sight.tiles
     expected = None if tiles is None else rows_of(tower, tiles.measured)
@@ -111,4 +112,4 @@ def _made(sight: Sight, listener: Listener) -> tuple[Made, RowQuality | None]:
         with dequantized_once(tower):
             quality = measure_rows(expected, rows_of(tower, tiles.measured))
     calibration = () if tiles is None else tiles.measured[:1]
-    return Made(tower, example, None, [Inputs((tile,)) for tile in calibration]), quality
+    return made([Inputs((tile,)) for tile in calibration]), quality

@@ -4,11 +4,13 @@ import flatbuffers
 import numpy as np
 
 from exporter.file.flatbuffer_tables import Flag, Number, table
-from exporter.models.siglip import TowerSpec
+from exporter.models import siglip2
+from exporter.seeing.patch_settings import PatchSettings
 from exporter.seeing.picture_settings import PictureSettings
+from exporter.seeing.towers import TowerSpec
 
 PICTURE = "thimble.picture"  # the name of the blob in a file
-_VERSION = 1
+_VERSION, _PATCH_VERSION = 1, 2
 _IDENTIFIER = b"THPI"
 
 
@@ -25,17 +27,20 @@ def write_picture(
         builder.CreateNumpyVector(np.array(values, np.float32))
         for values in (settings.mean, settings.std)
     ]
-    fake, whole = settings.fake, settings.fake + settings.whole
+    text, patches = settings.text, None
     texts = [
-        builder.CreateString(text)
-        for text in (
-            *(settings.place, fake + "<row_{row}_col_{column}>", "\n", "\n" + whole, whole),
-            *(fake, *question),
+        builder.CreateString(one)
+        for one in (
+            *(text.place, text.before_tile, text.after_row, text.before_whole, text.before_only),
+            *(text.after_picture, *question),
         )
     ]
+    before = builder.CreateString(text.before_picture) if text.before_picture else None
+    if settings.patches is not None and isinstance(spec, siglip2.TowerSpec):
+        patches = _patches(builder, settings.patches, spec.trained)
     root = table(
         builder,
-        Number("Uint32", _VERSION),
+        Number("Uint32", _VERSION if patches is None else _PATCH_VERSION),
         Number("Uint32", settings.longest_edge),
         Number("Uint32", settings.side),
         Flag(settings.tiles),
@@ -45,6 +50,23 @@ def write_picture(
         Number("Uint32", spec.rows(settings.side)),
         Number("Int32", spec.image_token_id),
         *texts,
+        before,
+        Flag(settings.torch),
+        patches,
     )
     builder.Finish(root, file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
+
+
+def _patches(builder: flatbuffers.Builder, patches: PatchSettings, places: int) -> int:
+    grids = builder.CreateNumpyVector(np.array(patches.grids, np.uint32).reshape(-1))
+    return table(
+        builder,
+        Number("Uint32", patches.size),
+        Number("Uint32", patches.square),
+        Number("Uint32", patches.least_rows),
+        Number("Uint32", patches.most_rows),
+        Number("Float64", patches.tolerance),
+        grids,
+        Number("Uint32", places),
+    )

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from exporter.errors import ExportError
 from exporter.json_object import read_object
+from exporter.seeing.patch_settings import PatchSettings, read_patch_settings
 
 _PROCESSOR, _PICTURES = "processor_config.json", "preprocessor_config.json"
 _TOKENIZER = "tokenizer_config.json"
-_PROCESSORS = ("Idefics3ImageProcessor", "SmolVLMImageProcessor")
+_OF_PATCHES = "Lfm2VlImageProcessor"
+_PROCESSORS = ("Idefics3ImageProcessor", "SmolVLMImageProcessor", _OF_PATCHES)
 _SUFFIXES = ("Fast", "Pil")  # of the same one, by what computes it
 _MUST_BE = dict.fromkeys(
     ("do_convert_rgb", "do_resize", "do_rescale", "do_normalize", "do_pad"), True
@@ -22,8 +26,26 @@ _STANDARD = [0.5, 0.5, 0.5]
 
 
 @dataclass(frozen=True)
+class PlaceText:
+    """What stands in a text for a picture, by the schema's names."""
+
+    place: str
+    before_tile: str
+    after_row: str
+    before_whole: str
+    before_only: str
+    after_picture: str
+    before_picture: str = ""
+
+
+@dataclass(frozen=True)
 class PictureSettings:
-    """The fields of schemas/picture.fbs, but for what the model and its template say."""
+    """The fields of schemas/picture.fbs, but for what the model and its template say.
+
+    Attributes:
+        rows: of numbers that a tile becomes, if the processor says it.
+        patches: None: a model reads tiles as pixels.
+    """
 
     longest_edge: int
     side: int
@@ -33,9 +55,9 @@ class PictureSettings:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     rows: int | None
-    place: str
-    fake: str
-    whole: str
+    text: PlaceText
+    torch: bool = False
+    patches: PatchSettings | None = None
 
 
 def read_picture_settings(directory: Path) -> PictureSettings:
@@ -49,45 +71,76 @@ def read_picture_settings(directory: Path) -> PictureSettings:
         kind = kind.removesuffix(suffix)
     if kind not in _PROCESSORS:
         raise ExportError(
-            f"{path} has image_processor_type {kind}, but only {' and '.join(_PROCESSORS)} are "
+            f"{path} has image_processor_type {kind}, but only {', '.join(_PROCESSORS)} are "
             "supported; --no-vision exports the language model alone."
         )
     for name, value in _MUST_BE.items():
         if fields.get(name, value) not in (value, None):
             raise ExportError(f"{path} has {name} {fields[name]}, but only {value} is supported.")
-    resample = fields.get("resample", 1)
-    if not isinstance(resample, int) or resample not in _FILTERS:
-        allowed = ", ".join(f"{number} ({name})" for number, name in _FILTERS.items())
-        raise ExportError(f"{path} has resample {resample}; it must be one of {allowed}.")
+    if kind == _OF_PATCHES:
+        return _settings_of_patches(directory, path, fields)
     side = _edge(path, fields, "max_image_size", 364)
     longest = _edge(path, fields, "size", 4 * 364)
-    rows = read_object(directory / _PROCESSOR).get("image_seq_len") if _has(directory) else None
-    names = _token_names(directory)
+    rows = _processor(directory).get("image_seq_len")
     return PictureSettings(
         longest_edge=longest,
         side=side,
         tiles=fields.get("do_image_splitting") is not False,
-        filter=resample,
+        filter=_filter(path, fields, _FILTERS),
         rescale=_numbers(path, fields, "rescale_factor", 1 / 255, 1)[0],
         mean=_numbers(path, fields, "image_mean", _STANDARD, 3),
         std=_numbers(path, fields, "image_std", _STANDARD, 3),
         rows=rows if isinstance(rows, int) else None,
-        place=names["image_token"],
-        fake=names["fake_image_token"],
-        whole=names["global_image_token"],
+        text=_text_of_tiles(directory),
     )
 
 
-def _has(directory: Path) -> bool:
-    return (directory / _PROCESSOR).is_file()
+def _settings_of_patches(directory: Path, path: Path, fields: Mapping[str, Any]) -> PictureSettings:
+    """Those of LFM2-VL, whose pictures torch resizes and normalizes: bytes are not rescaled, but
+    what is subtracted and divided by is."""
+    patches = read_patch_settings(path, fields)
+    levels = np.float32(1 / _numbers(path, fields, "rescale_factor", 1 / 255, 1)[0])
+    mean, std = (
+        tuple(float(np.float32(one) * levels) for one in _numbers(path, fields, name, _STANDARD, 3))
+        for name in ("image_mean", "image_std")
+    )
+    side = fields.get("tile_size", 512)
+    if type(side) is not int or not 1 <= side <= _MOST_SIDE:
+        raise ExportError(f"{path} has tile_size {side!r}; it must be from 1 to {_MOST_SIDE}.")
+    return PictureSettings(
+        longest_edge=0,
+        side=side,
+        tiles=bool(patches.grids),
+        filter=_filter(path, fields, {number: _FILTERS[number] for number in (2, 3)}, 2),
+        rescale=1.0,
+        mean=mean,
+        std=std,
+        rows=None,
+        text=_text_of_patches(directory),
+        torch=True,
+        patches=patches,
+    )
+
+
+def _filter(path: Path, fields: Mapping[str, Any], known: Mapping[int, str], usual: int = 1) -> int:
+    resample = fields.get("resample", usual)
+    if not isinstance(resample, int) or resample not in known:
+        allowed = ", ".join(f"{number} ({name})" for number, name in known.items())
+        raise ExportError(f"{path} has resample {resample}; it must be one of {allowed}.")
+    return resample
+
+
+def _processor(directory: Path) -> Mapping[str, Any]:
+    """Returns the fields of processor_config.json, if there is one."""
+    path = directory / _PROCESSOR
+    return read_object(path) if path.is_file() else {}
 
 
 def _fields(directory: Path) -> tuple[Path, Mapping[str, Any]]:
     """Returns the file that says how pictures are read, and its fields."""
-    path = directory / _PROCESSOR
-    nested = read_object(path).get("image_processor") if _has(directory) else None
+    nested = _processor(directory).get("image_processor")
     if isinstance(nested, dict):
-        return path, nested
+        return directory / _PROCESSOR, nested
     path = directory / _PICTURES
     if not path.is_file():
         raise ExportError(
@@ -124,15 +177,51 @@ def _numbers(
     return tuple(float(one) for one in numbers)
 
 
-def _token_names(directory: Path) -> dict[str, str]:
-    """Returns the texts of the tokens around pictures, by the names that processors give them."""
-    names = {
-        "image_token": "<image>",
-        "fake_image_token": "<fake_token_around_image>",
-        "global_image_token": "<global-img>",
-    }
+def _text_of_tiles(directory: Path) -> PlaceText:
+    names = _token_names(
+        directory,
+        {
+            "image_token": "<image>",
+            "fake_image_token": "<fake_token_around_image>",
+            "global_image_token": "<global-img>",
+        },
+    )
+    fake = names["fake_image_token"]
+    whole = fake + names["global_image_token"]
+    before_tile = fake + "<row_{row}_col_{column}>"
+    return PlaceText(names["image_token"], before_tile, "\n", "\n" + whole, whole, fake)
+
+
+def _text_of_patches(directory: Path) -> PlaceText:
+    names = _token_names(
+        directory,
+        {
+            "image_token": "<image>",
+            "image_start_token": "<|image_start|>",
+            "image_end_token": "<|image_end|>",
+            "image_thumbnail_token": "<|img_thumbnail|>",
+        },
+    )
+    if _processor(directory).get("use_image_special_tokens") is False:
+        return PlaceText(names["image_token"], "", "", "", "", "")
+    return PlaceText(
+        place=names["image_token"],
+        before_tile="<|img_row_{row}_col_{column}|>",
+        after_row="",
+        before_whole=names["image_thumbnail_token"],
+        before_only="",
+        after_picture=names["image_end_token"],
+        before_picture=names["image_start_token"],
+    )
+
+
+def _token_names(directory: Path, usual: Mapping[str, str]) -> dict[str, str]:
+    """Returns the texts of the tokens around pictures, by the names that processors give them.
+
+    Args:
+        usual: the texts of those that are not stored.
+    """
     path = directory / _TOKENIZER
-    if path.is_file():
-        stored = read_object(path)
-        names |= {name: stored[name] for name in names if isinstance(stored.get(name), str)}
-    return names
+    stored = read_object(path) if path.is_file() else {}
+    own = {name: stored[name] for name in usual if isinstance(stored.get(name), str)}
+    return {**usual, **own}

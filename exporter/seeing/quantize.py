@@ -3,19 +3,22 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from exporter.models.siglip import Tower
 from exporter.module.quantize_layers import LayerQuantizer, linears_of, round_convolution
+from exporter.seeing.towers import Tower
+from quant.modules import set_weight
 from quant.progress import ProgressCallback, ProgressMeter
+from quant.rounding.nearest import round_int8
 from quant.scheme import Scheme
+from quant.weight_type import INT8_GROUPS
 
 
 @torch.no_grad()
 def quantize(
     tower: Tower, scheme: Scheme, tiles: Sequence[Tensor], progress: ProgressCallback | None
 ) -> None:
-    """Replaces linears, and the convolution of patches, in place.
+    """Replaces linears, and what embeds patches, in place.
 
     Args:
         scheme: of window_scheme().
@@ -26,9 +29,9 @@ def quantize(
     """
     if scheme.type is None:
         return
+    _round_patches(tower.vision_model.embeddings)
     numbers = sum(linear.weight.numel() for linear in linears_of(tower).values())
     quantizer = LayerQuantizer(scheme, scheme.type, ProgressMeter(numbers, progress))
-    round_convolution(tower.vision_model.embeddings, "patch_embedding")
     if scheme.needs_calibration:
         states = [tower.vision_model.embeddings(tile) for tile in tiles]
         for index, layer in enumerate(tower.vision_model.encoder.layers):
@@ -37,3 +40,14 @@ def quantize(
         quantizer.solve("connector", tower.connector, tower.connector, last)
     else:
         quantizer.round(tower)
+
+
+def _round_patches(embeddings: nn.Module) -> None:
+    """In int8, whatever the type of linears is; a linear's in groups, since the numbers of places
+    are others than those of pixels."""
+    name = "patch_embedding"
+    linear = getattr(embeddings, name)
+    if isinstance(linear, nn.Linear):
+        set_weight(embeddings, name, round_int8(linear.weight, name, INT8_GROUPS))
+    else:
+        round_convolution(embeddings, name)

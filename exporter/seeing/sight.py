@@ -13,11 +13,12 @@ from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_na
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 from exporter.listener import Listener
-from exporter.models.siglip import FAMILY, PARTS, Tower, TowerSpec
+from exporter.models import siglip
 from exporter.module.quantize_layers import linears_of
 from exporter.seeing.calibration import PICTURES, CalibrationTiles, read_tiles
 from exporter.seeing.picture_blob import write_picture
 from exporter.seeing.picture_settings import PictureSettings, read_picture_settings
+from exporter.seeing.towers import Tower, TowerSpec, example_of, kind_of, make_tower
 from quant.measure.size import Storage
 from quant.scheme import Scheme
 
@@ -45,7 +46,7 @@ class Sight:
     def bytes(self, storage: Storage) -> int:
         """Of its weights in a file."""
         with torch.device("meta"):
-            tower = Tower(self.spec)
+            tower = make_tower(self.spec)
         size = storage.float_bytes * sum(one.numel() for one in tower.parameters())
         type = self.scheme.type
         if type is not None:
@@ -58,16 +59,14 @@ class Sight:
     def load(self) -> Tower:
         """Returns the module with its weights, float32."""
         with torch.device("meta"):
-            tower = Tower(self.spec)
+            tower = make_tower(self.spec)
         self.checkpoint.load_into(tower, "")
-        tower.fit(self.spec, self.settings.side)
+        tower.fit(self.settings.side)
         return tower.eval().requires_grad_(False)
 
     def example(self) -> Tensor:
-        """Returns pixels of chance, as the module takes them."""
-        generator = torch.Generator().manual_seed(0)
-        pixels = torch.rand(1, 3, self.settings.side, self.settings.side, generator=generator)
-        return 2 * pixels - 1
+        """Returns numbers of chance, as the module takes them."""
+        return example_of(self.spec, self.settings)
 
 
 def open_sight(directory: Path, scheme: Scheme, images: Path | None, listener: Listener) -> Sight:
@@ -80,21 +79,21 @@ def open_sight(directory: Path, scheme: Scheme, images: Path | None, listener: L
     Raises:
         ExportError: a file is missing, or damaged, or asks for what is not supported.
     """
-    path = directory / CONFIG
+    path, kind = directory / CONFIG, kind_of(directory)
     try:
-        spec = FAMILY.spec(read_object(path))
+        spec = kind.family.spec(read_object(path))
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from None
     settings = read_picture_settings(directory)
     _require_fitting(directory, spec, settings)
     files = open_files(directory)
-    starts = tuple(f"model.{part}." for part in PARTS)
+    starts = tuple(f"model.{part}." for part in kind.parts)
     names = {name: name for name in stored_names(files) if name.startswith(starts)}
     weights = NamedTensors(files, names)
-    family: Any = replace(FAMILY, model_type=spec.model_type)
+    family: Any = replace(kind.family, model_type=spec.model_type)
     checkpoint = Checkpoint(spec, directory, directory.resolve().name, weights, family)
     with torch.device("meta"):
-        checkpoint.check(Tower(spec))
+        checkpoint.check(make_tower(spec))
     blob = write_picture(settings, spec)
     return Sight(checkpoint, settings, scheme, _tiles(blob, scheme, images, listener))
 
@@ -130,21 +129,32 @@ def picture_note(sight: Sight, width: int, context: int) -> str:
     """
     settings = sight.settings
     side, rows = settings.side, sight.spec.rows(settings.side)
-    along = -(-settings.longest_edge // side)
-    tiles = along * along + 1 if settings.tiles and along > 1 else 1
-    size = tiles * (3 * side * side + 4 * rows * width)
+    if settings.patches is None:
+        along = -(-settings.longest_edge // side)
+        tiles, whole = along * along if settings.tiles and along > 1 else 0, rows
+    else:
+        tiles = max((columns * down for columns, down in settings.patches.grids), default=0)
+        whole = settings.patches.most_rows
+    positions, pixels = tiles * rows + whole, tiles * side**2 + whole * sight.spec.square**2
     return (
-        f"A picture takes up to {tiles * rows} of the context's {context} positions, and up to "
-        f"{size / 1e6:.1f} MB of memory while a text has it."
+        f"A picture takes up to {positions} of the context's {context} positions, and up to "
+        f"{(3 * pixels + 4 * positions * width) / 1e6:.1f} MB of memory while a text has it."
     )
 
 
 def _require_fitting(directory: Path, spec: TowerSpec, settings: PictureSettings) -> None:
-    square = spec.patch_size * spec.scale_factor
-    if settings.side % square:
+    if settings.side % spec.square:
         raise ExportError(
             f"The processor of {directory} makes tiles of {settings.side} pixels, but the model "
-            f"reads squares of {square}; take both from the same model."
+            f"reads squares of {spec.square}; take both from the same model."
+        )
+    patches = settings.patches
+    own = None if patches is None else (patches.size, patches.square)
+    reads = None if isinstance(spec, siglip.TowerSpec) else (spec.patch_size, spec.scale_factor)
+    if own != reads:
+        raise ExportError(
+            f"The processor of {directory} makes other patches than the model reads; take both "
+            "from the same model."
         )
     rows = spec.rows(settings.side)
     if settings.rows is not None and settings.rows != rows:

@@ -91,8 +91,8 @@ TextCallback = ctypes.CFUNCTYPE(
 TileCallback = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.POINTER(ctypes.c_float),
-    ctypes.c_int64,
-    ctypes.c_int64,
+    ctypes.POINTER(ctypes.c_int64),
+    ctypes.c_size_t,
     ctypes.c_void_p,
 )
 

@@ -43,6 +43,7 @@ from quant.scheme import Scheme
 
 CONFIG = ARCHITECTURES["qwen3"]
 HERE = "/".join(Path(__file__).parts[-2:])  # as it is imported
+SLOW = [("cpu,xnnpack", 64)]
 
 
 class Bent(nn.Module):
@@ -313,9 +314,7 @@ def gemma4(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize(
-    ("names", "kept"), [*soaked_rows([("cpu,xnnpack", 64)]), ("xnnpack,cpu", 300)]
-)
+@pytest.mark.parametrize(("names", "kept"), [*soaked_rows(SLOW), ("xnnpack,cpu", 300)])
 def test_a_model_with_windows_and_shared_keys(
     names: str, kept: int, gemma4: Path, tmp_path: Path, cpp_build: Path
 ) -> None:

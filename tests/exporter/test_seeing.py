@@ -164,7 +164,7 @@ def test_what_sees_is_quantized(
     used = [tiles[-1 - index * len(tiles) // 4] for index in range(4)]
     with Program(pte, threads=1) as floats, Program(whole.out, threads=1) as integers:
         want, have = (
-            np.concatenate([np.array(encode(tile[None])[0], float) for tile in used])
+            np.concatenate([np.array(encode(tile)[0], float) for tile in used])
             for encode in (one.method("vision_encoder") for one in (floats, integers))
         )
     cosines = (want * have).sum(1) / np.linalg.norm(want, axis=1) / np.linalg.norm(have, axis=1)

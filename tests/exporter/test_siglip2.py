@@ -53,7 +53,7 @@ def tower_of(model: Any) -> Tower:
     tower = Tower(spec)
     named = {name: FAMILY.stored(spec, name).among(weights) for name in tower.state_dict()}
     tower.load_state_dict({name: weights[one.names[0]] for name, one in named.items()})
-    tower.fit()
+    tower.fit(0)
     return tower.eval().requires_grad_(False)
 
 

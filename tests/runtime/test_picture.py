@@ -10,13 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 from PIL import Image, ImageOps
+from support import patched_models
 from support import seeing_models as models
 
 from exporter.errors import ExportError
+from exporter.models import siglip2
 from exporter.models.siglip import FAMILY
 from exporter.seeing.picture_blob import write_picture
-from exporter.seeing.picture_settings import PictureSettings, read_picture_settings
+from exporter.seeing.picture_settings import (
+    PictureSettings,
+    PlaceText,
+    read_picture_settings,
+)
 
 SIZES = [
     *((64, 64), (96, 96), (97, 33), (33, 97), (1, 1), (1, 300), (300, 1), (2, 3), (640, 480)),
@@ -66,13 +74,30 @@ def pixels(answer: bytes | str) -> np.ndarray:
     return np.frombuffer(answer, np.uint8, offset=8).reshape(height, width, 3)
 
 
+PILLOW, TORCH = 0, 1  # picture/resize.h's Reference
+
+
 @pytest.mark.parametrize("resample", [1, 2, 3], ids=["lanczos", "bilinear", "bicubic"])
 def test_resizing_is_pillows(ask: Any, resample: int) -> None:
     for index, size in enumerate(SIZES):
         image, to = picture(*size), SIZES[index - 7]
-        resized = pixels(ask("resize", saved(image, "PPM"), *to, resample))
+        resized = pixels(ask("resize", saved(image, "PPM"), *to, resample, PILLOW))
         expected = np.asarray(image.resize(to, Image.Resampling(resample)))
         np.testing.assert_array_equal(resized, expected, f"{size} to {to}")
+
+
+@pytest.mark.parametrize(("resample", "mode"), [(2, "bilinear"), (3, "bicubic")])
+def test_resizing_is_torchs(ask: Any, resample: int, mode: str) -> None:
+    """To the bit where torch has its kernels for bytes; elsewhere it rounds floats."""
+    for index, size in enumerate(SIZES):
+        image, to = picture(*size), SIZES[index - 7]
+        resized = pixels(ask("resize", saved(image, "PPM"), *to, resample, TORCH))
+        planes = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
+        expected = F.interpolate(planes, size=to[::-1], mode=mode, antialias=True)
+        right = expected[0].permute(1, 2, 0).numpy()
+        if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
+            np.testing.assert_array_equal(resized, right, f"{size} to {to}")
+        assert np.abs(resized.astype(int) - right).max() <= 1
 
 
 def on_white(image: Image.Image) -> np.ndarray:
@@ -233,13 +258,64 @@ def test_tiles_are_those_of_transformers(
         assert f"<row_{rows}_col_{columns}>" in text or not rows
 
 
+@pytest.mark.parametrize(
+    "fields", [{"resample": 2}, {"resample": 3, "do_image_splitting": False}], ids=str
+)
+def test_patches_are_those_of_transformers(ask: Any, tmp_path: Path, fields: Any) -> None:
+    """Of tiles and the whole; with each, how much of the learned places is in it."""
+    own = {**patched_models.SMALL, **fields, "image_mean": [0.4, 0.5, 0.6], "image_std": [0.2] * 3}
+    patched_models.write_processor(tmp_path, **own)
+    spec = siglip2.FAMILY.spec(patched_models.config().to_dict())
+    blob = write_picture(read_picture_settings(tmp_path), spec)
+    processor, pixels = patched_models.Processor(**own), 3 * patched_models.PATCH**2
+    for size in [*SIZES[:5], (80, 64), (45, 44), (200, 40), (64, 64), (160, 128)]:
+        image = picture(*size)
+        answer, at = ask("tiles", saved(image, "PPM"), blob), 8
+        assert isinstance(answer, bytes), answer
+        assert struct.unpack_from("<II", answer)[::-1] == (processor.grid(*size) or (0, 0)), size
+        for patches in processor.patches(image):
+            places = siglip2.place_weights(spec.trained, *patches.shape[:2])
+            right = torch.cat([patches, places], 2).unflatten(1, (-1, 2)).unflatten(0, (-1, 2))
+            expected = right.transpose(1, 2).flatten(0, 3).numpy()
+            numbers = np.frombuffer(answer, "<f4", expected.size, at).reshape(expected.shape)
+            np.testing.assert_array_equal(numbers[:, :pixels], expected[:, :pixels], str(size))
+            np.testing.assert_allclose(numbers[:, pixels:], expected[:, pixels:], atol=1e-6)
+            at += expected.nbytes
+        assert answer[at:].decode() == processor.text(image), size
+
+
+def test_rows_of_lfm2_vl(ask: Any, tmp_path: Path) -> None:
+    """As its processor counts them, whose sides are rounded half to even; where it fails on long
+    pictures, as many as it allows."""
+    own: Any = {"encoder_patch_size": 16, "tile_size": 512}
+    own |= {"min_image_tokens": 64, "max_image_tokens": 256, "max_tiles": 10}
+    patched_models.write_processor(tmp_path, **own)
+    config = patched_models.config().to_dict()
+    config["vision_config"]["patch_size"] = 16
+    blob = write_picture(read_picture_settings(tmp_path), siglip2.FAMILY.spec(config))
+    for size, (tiles, whole) in {
+        (512, 512): (0, 256),
+        (600, 512): (0, 238),
+        (1600, 1200): (6, 234),
+        (1, 1): (0, 64),
+        (1, 2000): (0, 256),
+        (40000, 2): (10, 256),
+    }.items():
+        answer = ask("tiles", saved(Image.new("RGB", size), "PPM"), blob)
+        assert isinstance(answer, bytes), answer
+        rows, columns = struct.unpack_from("<II", answer)
+        text = answer[answer.index(b"<|image_start|>") :].decode()
+        assert rows * columns == tiles and text.count("<image>") == 256 * tiles + whole, size
+
+
 def test_damaged_settings(ask: Any) -> None:
-    settings = PictureSettings(
-        96, 32, True, 1, 1 / 255, (0.5,) * 3, (0.5,) * 3, None, "i", "f", "g"
-    )
+    text = PlaceText("i", "t", "r", "w", "o", "p")
+    settings = PictureSettings(96, 32, True, 1, 1 / 255, (0.5,) * 3, (0.5,) * 3, None, text)
     blob = write_picture(settings, spec(32))
     small = write_picture(replace(settings, longest_edge=4096, side=1), spec(32))
-    long = write_picture(replace(settings, longest_edge=4096, side=4096, place=99 * "i"), spec(32))
+    long_text = replace(text, place=99 * "i")
+    large = replace(settings, longest_edge=4096, side=4096, text=long_text)
+    long = write_picture(large, spec(32))
     for damaged in (b"", blob[:8], blob[:-90], blob.replace(b"THPI", b"THPO"), small, long):
         assert "export the model again" in ask("tiles", saved(picture(9, 9), "PPM"), damaged)
 
@@ -257,8 +333,23 @@ def test_settings_are_read_and_refused(tmp_path: Path) -> None:
         '{"size": {"longest_edge": 5000}}': "must be a number from 1 to 4096",
         '{"max_image_size": {"height": 9}}': "max_image_size",
         '{"image_std": [0.5, 0, 1]}': "image_std .*must be 3 numbers, none 0",
-        '{"image_processor_type": "CLIPImageProcessor"}': "only Idefics3ImageProcessor and SmolVLM",
+        '{"image_processor_type": "CLIPImageProcessor"}': "only Idefics3ImageProcessor, SmolVLM",
     }.items():
         path.write_text(text)
+        with pytest.raises(ExportError, match=sentence):
+            read_picture_settings(tmp_path)
+
+
+def test_settings_of_patches_are_refused(tmp_path: Path) -> None:
+    for fields, sentence in {
+        ("resample", 1): "resample 1; it must be one of 2 .bilinear., 3 .bicubic",
+        ("use_thumbnail", False): "use_thumbnail False, but only True is supported",
+        ("min_tiles", 1): "min_tiles 1 and max_tiles 6; they must be 2 or more, in order",
+        ("max_tiles", 65): "max_tiles 65; it must be from 1 to 64",
+        ("min_image_tokens", 17): "min_image_tokens 17, but max_image_tokens 16",
+        ("max_pixels_tolerance", 0): "max_pixels_tolerance 0; it must be above 0",
+        ("tile_size", 0.5): "tile_size 0.5; it must be from 1 to 4096",
+    }.items():
+        patched_models.write_processor(tmp_path, **dict([fields]))
         with pytest.raises(ExportError, match=sentence):
             read_picture_settings(tmp_path)

@@ -158,9 +158,9 @@ def test_damaged_sessions_are_refused(
         assert refused(cpp_build, stories_cpu_pte, session) == (
             f"{session} is not a session that this runner saved: name another file"
         )
-    session.write_bytes(data[:8] + b"\x04" + data[9:])
+    session.write_bytes(data[:8] + b"\x05" + data[9:])
     assert refused(cpp_build, stories_cpu_pte, session) == (
-        f"{session} is a session of version 4, and this runner reads versions 1 to 3: name "
+        f"{session} is a session of version 5, and this runner reads versions 1 to 4: name "
         "another file, or delete it to start a new session"
     )
 

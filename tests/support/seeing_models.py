@@ -1,6 +1,7 @@
 """A small random SmolVLM in a directory of Hugging Face's form, with a tokenizer of bytes."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,19 @@ def _tokenizer() -> tokenizers.Tokenizer:
     return library
 
 
+def write_tokenizer(directory: Path, special: Sequence[str]) -> None:
+    """
+    Args:
+        special: tokens, of which the first begins texts and the second ends them.
+    """
+    tokenizer = _tokenizer()
+    tokenizer.add_special_tokens(list(special))
+    tokenizer.save(str(directory / "tokenizer.json"))
+    names = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE}
+    names |= {"bos_token": special[0], "eos_token": special[1]}
+    (directory / "tokenizer_config.json").write_text(json.dumps(names))
+
+
 def write_seeing(directory: Path, model_type: str = "smolvlm", **fields: Any) -> Any:
     """Writes a checkpoint, and returns transformers' model of it.
 
@@ -75,12 +89,7 @@ def write_seeing(directory: Path, model_type: str = "smolvlm", **fields: Any) ->
             if parameter.dim() > 1:
                 parameter.mul_(8 if "embed_tokens" not in name else 1)
     model.save_pretrained(directory)
-    tokenizer = _tokenizer()
-    tokenizer.add_special_tokens(list(SPECIAL))
-    tokenizer.save(str(directory / "tokenizer.json"))
-    names = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE}
-    names |= {"bos_token": "<|im_start|>", "eos_token": "<end_of_utterance>"}
-    (directory / "tokenizer_config.json").write_text(json.dumps(names))
+    write_tokenizer(directory, SPECIAL)
     processor = picture_processor(**fields)
     processor.save_pretrained(directory)
     return model

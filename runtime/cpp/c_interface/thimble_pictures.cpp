@@ -52,11 +52,11 @@ int thimble_picture_tiles(const uint8_t* settings, size_t settings_size,
     const Result<thimble::Picture> read = thimble::read_given(*picture, "the picture");
     if (!read.ok()) return read.status();
     const thimble::Tiles tiles(*read, *known);
-    const auto side = static_cast<int64_t>(tiles.side());
-    std::vector<float> numbers(3 * tiles.side() * tiles.side());
     for (size_t tile = 0; tile < tiles.count(); ++tile) {
-      tiles.write(tile, numbers.data());
-      if (on_tile(numbers.data(), side, side, context) == 0) break;
+      const std::vector<float> numbers = tiles.numbers(tile);
+      const std::vector<int32_t> sizes = tiles.shape(tile);
+      const std::vector<int64_t> shape(sizes.begin(), sizes.end());
+      if (on_tile(numbers.data(), shape.data(), shape.size(), context) == 0) break;
     }
     return {};
   });

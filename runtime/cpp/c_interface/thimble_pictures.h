@@ -22,9 +22,9 @@ typedef struct {
 /// if it does not see. Valid until the next call.
 THIMBLE_API const char* thimble_picture_form(thimble_runner* runner);
 
-/// Receives a tile of a picture: numbers [3][height][width], red, green and blue apart, valid
-/// during the call. Returning 0 ends the work.
-typedef int (*thimble_tile_callback)(const float* numbers, int64_t height, int64_t width,
+/// Receives a tile of a picture, as the input of the model's method `vision_encoder`: numbers of
+/// this shape, both valid during the call. Returning 0 ends the work.
+typedef int (*thimble_tile_callback)(const float* numbers, const int64_t* shape, size_t rank,
                                      void* context);
 
 /// Passes on the tiles that a model's method `vision_encoder` reads of a picture, in order; the

@@ -38,6 +38,8 @@ std::string to_bytes(const SavedSession& session) {
     append(&bytes, static_cast<uint32_t>(picture.first));
     append(&bytes, picture.rows);
     append(&bytes, picture.columns);
+    append(&bytes, picture.width);
+    append(&bytes, picture.height);
     append(&bytes, picture.pixels.size());
     bytes += bytes_of(picture.pixels);
   }
@@ -71,23 +73,29 @@ std::optional<std::string_view> take_bytes(std::string_view* bytes, std::optiona
   return taken;
 }
 
-bool take_pictures(std::string_view* bytes, std::vector<SavedPicture>* pictures) {
+bool take_pictures(std::string_view* bytes, bool have_sizes, std::vector<SavedPicture>* pictures) {
   const std::optional<uint32_t> count = take_number(bytes);
   for (uint32_t i = 0; count && i < *count; ++i) {
     const auto first = take_number(bytes), rows = take_number(bytes), columns = take_number(bytes);
+    const auto width = have_sizes ? take_number(bytes) : 0;
+    const auto height = have_sizes ? take_number(bytes) : 0;
     const auto pixels = take_bytes(bytes, take_number(bytes));
-    if (!first || !rows || !columns || !pixels) return false;
-    pictures->push_back(
-        {static_cast<int32_t>(*first), *rows, *columns, {pixels->begin(), pixels->end()}});
+    if (!first || !rows || !columns || !width || !height || !pixels) return false;
+    pictures->push_back({static_cast<int32_t>(*first),
+                         *rows,
+                         *columns,
+                         *width,
+                         *height,
+                         {pixels->begin(), pixels->end()}});
   }
   return count && *count > 0;
 }
 
 /// False unless the bytes are the messages of complete turns after at most one system message, and
-/// in version 3 before them the pictures.
+/// before them the pictures, in versions that have them.
 bool read_text(std::string_view bytes, uint32_t version, SavedSession* session) {
-  const bool has_pictures = version == kPictureVersion;
-  if (has_pictures && !take_pictures(&bytes, &session->pictures)) return false;
+  const bool has_pictures = version >= kOldPictureVersion, has_sizes = version >= kPictureVersion;
+  if (has_pictures && !take_pictures(&bytes, has_sizes, &session->pictures)) return false;
   uint32_t before = 2;  // a conversation starts as if after an answer
   while (!bytes.empty()) {
     const std::optional<uint32_t> role = take_number(&bytes);

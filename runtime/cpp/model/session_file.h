@@ -10,22 +10,24 @@
 namespace thimble {
 
 inline constexpr uint32_t kSessionVersion = 2;     ///< the version that is written
-inline constexpr uint32_t kPictureVersion = 3;     ///< that of one with pictures
+inline constexpr uint32_t kPictureVersion = 4;     ///< that of one with pictures
+inline constexpr uint32_t kOldPictureVersion = 3;  ///< can also be read: without sizes of wholes
 inline constexpr uint32_t kOldSessionVersion = 1;  ///< can also be read: without messages
 
 /// A picture of a session, whose rows stand among its tokens as first, first - 1, ...
 struct SavedPicture {
   int32_t first = 0;
   uint32_t rows = 0, columns = 0;  ///< of tiles
+  uint32_t width = 0, height = 0;  ///< of the whole, pixels; 0: as a tile
   std::vector<uint8_t> pixels;     ///< of the tiles
 };
 
 /// A key/value cache to resume from, its tokens, and the conversation that they belong to, if any.
 /// As a file, little endian: SessionHeader | int32 tokens[token_count] | pictures | messages | the
-/// delegate's cache_size bytes. Version 3 alone has pictures: uint32 count, and for each int32
-/// first | uint32 rows | uint32 columns | uint32 size | size bytes. A message is: uint32 role (0
-/// system, 1 user, 2 assistant) | uint32 size | size bytes of UTF-8; in version 3 then uint32 count
-/// | uint32 indices of pictures.
+/// delegate's cache_size bytes. Versions 3 and 4 alone have pictures: uint32 count, and for each
+/// int32 first | uint32 rows | uint32 columns | in version 4 uint32 width | uint32 height | uint32
+/// size | size bytes. A message is: uint32 role (0 system, 1 user, 2 assistant) | uint32 size |
+/// size bytes of UTF-8; with pictures then uint32 count | uint32 indices of pictures.
 struct SavedSession {
   uint64_t fingerprint = 0;       ///< PteFile::fingerprint() of the model
   std::vector<int32_t> tokens;    ///< from position 0 on

@@ -1,13 +1,15 @@
 #include "picture/picture_settings.h"
 
+#include <algorithm>
+
 #include "core/flatbuffer.h"
 #include "core/settings_version.h"
 
 namespace thimble {
 namespace {
 
-constexpr uint32_t kVersion = 1;
-constexpr uint32_t kMostSide = 4096;
+constexpr uint32_t kVersion = 1, kPatchVersion = 2;
+constexpr uint32_t kMostSide = 4096, kMostPatch = 256;
 constexpr uint32_t kMostTiles = 64;              // side by side
 constexpr size_t kMostPlaces = size_t{1} << 16;  // bytes, of the text of a tile
 
@@ -29,8 +31,13 @@ enum Field {
   kBeforeOnly,
   kAfterPicture,
   kBeforeQuestion,
-  kAfterQuestion
+  kAfterQuestion,
+  kBeforePicture,
+  kTorch,
+  kPatches
 };
+
+enum PatchField { kSize, kSquare, kLeastRows, kMostRows, kTolerance, kGrids, kPlaces };
 
 Status damaged(const std::string& what) {
   return Status::error("the settings of pictures are damaged (" + what +
@@ -42,23 +49,47 @@ void replace(std::string* text, const std::string& what, size_t number) {
   if (at != std::string::npos) text->replace(at, what.size(), std::to_string(number));
 }
 
+/// Reads how patches are made; false if a number is out of range.
+bool read_patches(const FlatbufferTable& table, PatchSettings* patches) {
+  patches->size = table.scalar<uint32_t>(kSize);
+  patches->square = table.scalar<uint32_t>(kSquare);
+  patches->least_rows = table.scalar<uint32_t>(kLeastRows);
+  patches->most_rows = table.scalar<uint32_t>(kMostRows);
+  patches->tolerance = table.scalar<double>(kTolerance);
+  patches->places = table.scalar<uint32_t>(kPlaces);
+  const auto grids = table.vector<uint32_t>(kGrids);
+  for (size_t i = 0; i + 1 < grids.size(); i += 2) {
+    patches->grids.push_back({grids[i], grids[i + 1]});
+  }
+  const auto within = [](size_t number, size_t most) { return number >= 1 && number <= most; };
+  return within(patches->size, kMostPatch) && within(patches->square, kMostPatch) &&
+         within(patches->unit(), kMostSide) && within(patches->places, kMostPatch) &&
+         within(patches->most_rows, kMostSide) && patches->least_rows <= patches->most_rows &&
+         std::all_of(patches->grids.begin(), patches->grids.end(), [&](const auto& grid) {
+           return within(grid.first, kMostTiles) && within(grid.second, kMostTiles);
+         });
+}
+
 }  // namespace
 
 Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) {
   const FlatbufferTable table = flatbuffer_root(data, size, "THPI");
   if (!table.valid()) return damaged("they are something else");
-  const Status version =
-      check_settings_version("pictures", table.scalar<uint32_t>(kVersionField), kVersion);
+  PictureSettings settings;
+  const FlatbufferTable patches = table.table(kPatches);
+  const Status version = check_settings_version("pictures", table.scalar<uint32_t>(kVersionField),
+                                                patches.valid() ? kPatchVersion : kVersion);
   if (!version.ok()) return version;
+  if (patches.valid() && !read_patches(patches, &settings.patches)) return damaged("its patches");
   const auto longest = table.scalar<uint32_t>(kLongestEdge), side = table.scalar<uint32_t>(kSide);
-  if (longest < 1 || longest > kMostSide || side < 1 || side > kMostSide ||
+  if ((longest < 1 && !patches.valid()) || longest > kMostSide || side < 1 || side > kMostSide ||
       longest > uint64_t{kMostTiles} * side) {
     return damaged("a tile of " + std::to_string(side) + " pixels");
   }
+  if (patches.valid() && side % settings.patches.unit() != 0) return damaged("a tile's patches");
   const auto filter = table.scalar<uint8_t>(kFilter);
   if (filter < 1 || filter > 3) return damaged("filter " + std::to_string(filter));
   const auto mean = table.vector<float>(kMean), std = table.vector<float>(kStd);
-  PictureSettings settings;
   if (mean.size() != settings.mean.size() || std.size() != settings.std.size()) {
     return damaged(std::to_string(mean.size()) + " means");
   }
@@ -70,6 +101,7 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   settings.side = side;
   settings.tiles = table.scalar<uint8_t>(kTiles) != 0;
   settings.filter = static_cast<Filter>(filter);
+  settings.reference = table.scalar<uint8_t>(kTorch) ? Reference::kTorch : Reference::kPillow;
   settings.rescale = table.scalar<double>(kRescale);
   settings.rows = table.scalar<uint32_t>(kRows);
   settings.token = table.scalar<int32_t>(kToken);
@@ -79,6 +111,7 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
                                 &settings.before_question, &settings.after_question};
   size_t field = kPlace;
   for (std::string* text : texts) *text = table.string(field++);
+  settings.before_picture = table.string(kBeforePicture);
   if (settings.rows < 1 || settings.place.empty()) return damaged("no place for a picture");
   if (settings.rows > kMostPlaces / settings.place.size()) {
     return damaged(std::to_string(settings.rows) + " places for a picture");
@@ -86,19 +119,25 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   return settings;
 }
 
-std::string PictureSettings::text(size_t rows_of_tiles, size_t columns) const {
-  std::string places, text;
-  for (size_t row = 0; row < rows; ++row) places += place;
+std::string PictureSettings::text(size_t rows_of_tiles, size_t columns,
+                                  size_t rows_of_whole) const {
+  std::string text = before_picture;
+  const auto add_places = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) text += place;
+  };
   for (size_t row = 1; row <= rows_of_tiles; ++row) {
     for (size_t column = 1; column <= columns; ++column) {
       std::string before = before_tile;
       replace(&before, "{row}", row);
       replace(&before, "{column}", column);
-      text += before + places;
+      text += before;
+      add_places(rows);
     }
     text += after_row;
   }
-  return text + (rows_of_tiles > 0 ? before_whole : before_only) + places + after_picture;
+  text += rows_of_tiles > 0 ? before_whole : before_only;
+  add_places(rows_of_whole);
+  return text + after_picture;
 }
 
 }  // namespace thimble

@@ -4,31 +4,49 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "picture/resize.h"
 
 namespace thimble {
 
+/// How a model reads pictures near their own sizes, as patches; several of a square become a row.
+struct PatchSettings {
+  size_t size = 0;                       ///< of a side, pixels; 0: a model reads no patches
+  size_t square = 0;                     ///< patches of a square's side
+  size_t least_rows = 0, most_rows = 0;  ///< of the whole
+  double tolerance = 0;                  ///< from so many times most_rows on there are tiles
+  std::vector<std::pair<size_t, size_t>> grids;  ///< columns and rows of tiles, in order
+  size_t places = 0;                             ///< learned ones of a side
+
+  size_t unit() const { return size * square; }                         ///< a square's side, pixels
+  size_t numbers() const { return 3 * size * size + places * places; }  ///< of a patch
+};
+
 /// How a model reads pictures, and what stands for them in a text (exporter/schemas/picture.fbs).
 struct PictureSettings {
   /// Fails with a sentence if the bytes are damaged, or of another kind or version.
   static Result<PictureSettings> load(const uint8_t* data, size_t size);
 
-  size_t longest_edge = 0;  ///< to which a picture is resized first, pixels
+  size_t longest_edge = 0;  ///< to which a picture is resized first, pixels; without patches
   size_t side = 0;          ///< of a tile, pixels
   bool tiles = false;       ///< whether a picture is cut into tiles
   Filter filter = Filter::kLanczos;
+  Reference reference = Reference::kPillow;
   double rescale = 0;
   std::array<float, 3> mean{}, std{};
   size_t rows = 0;    ///< of numbers, that a tile becomes
   int32_t token = 0;  ///< that stands for each of them
   std::string place;  ///< its text
-  std::string before_tile, after_row, before_whole, before_only, after_picture;
+  std::string before_picture, before_tile, after_row, before_whole, before_only, after_picture;
   std::string before_question, after_question;
+  PatchSettings patches;
 
   /// What stands in a text for a picture of so many rows and columns of tiles; 0: the whole alone.
-  std::string text(size_t rows_of_tiles, size_t columns) const;
+  /// \param rows_of_whole of numbers, that it becomes.
+  std::string text(size_t rows_of_tiles, size_t columns, size_t rows_of_whole) const;
 };
 
 }  // namespace thimble

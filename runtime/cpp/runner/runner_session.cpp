@@ -24,8 +24,10 @@ Result<Pictures> to_pictures(const std::vector<SavedPicture>& saved, Sight& sigh
                              const std::string& path) {
   Pictures pictures;
   for (const SavedPicture& picture : saved) {
+    const size_t side = sight.settings().side;
+    const Size whole = picture.width == 0 ? Size{side, side} : Size{picture.width, picture.height};
     std::optional<Tiles> tiles =
-        Tiles::of_pixels(picture.pixels, picture.rows, picture.columns, sight.settings());
+        Tiles::of_pixels(picture.pixels, picture.rows, picture.columns, whole, sight.settings());
     if (!tiles) return damaged_session(path);
     const Status status =
         sight.see(std::move(*tiles), std::numeric_limits<size_t>::max(), &pictures);
@@ -71,7 +73,9 @@ Status Runner::save(const std::string& path) const {
   for (const auto& picture : pictures) {
     const Tiles& tiles = picture->tiles;
     saved.pictures.push_back({picture->first, static_cast<uint32_t>(tiles.rows()),
-                              static_cast<uint32_t>(tiles.columns()), tiles.pixels()});
+                              static_cast<uint32_t>(tiles.columns()),
+                              static_cast<uint32_t>(tiles.whole().width),
+                              static_cast<uint32_t>(tiles.whole().height), tiles.pixels()});
   }
   const Status status = (*session)->save(&saved.cache);
   return status.ok() ? write_session(path, saved) : status;

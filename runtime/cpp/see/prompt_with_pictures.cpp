@@ -27,8 +27,7 @@ void write_pictures(const PictureSettings& settings, const Pictures& pictures, s
                     std::string* text) {
   size_t at = 0;
   while (*next < pictures.size() && (at = text->find(settings.place, at)) != std::string::npos) {
-    const Tiles& tiles = pictures[(*next)++]->tiles;
-    const std::string written = settings.text(tiles.rows(), tiles.columns());
+    const std::string written = pictures[(*next)++]->tiles.text();
     text->replace(at, settings.place.size(), written);
     at += written.size();
   }

@@ -85,7 +85,7 @@ Status Sight::load_methods() {
 }
 
 Status Sight::see(Tiles tiles, size_t most_rows, Pictures* text) {
-  size_t rows = settings_.rows * tiles.count();
+  size_t rows = tiles.rows_of_all();
   for (const auto& before : *text) rows += before->count;
   if (rows > most_rows) {
     return Status::error("the pictures take at least " + std::to_string(rows) +
@@ -112,7 +112,7 @@ Result<std::shared_ptr<SeenPicture>> Sight::take(Tiles tiles) {
     recent_.push_back(picture);
     return picture;
   }
-  const size_t tile_count = tiles.count(), rows = settings_.rows * tile_count;
+  const size_t tile_count = tiles.count(), rows = tiles.rows_of_all();
   if (next_ - static_cast<int64_t>(rows) < std::numeric_limits<int32_t>::min()) {
     return Status::error("the model has seen as many pictures as it can: load it again");
   }
@@ -172,12 +172,12 @@ Status Sight::compute(const std::vector<int64_t>& tokens, const std::atomic<bool
     if (picture == nullptr) {
       return Status::error("a picture of the text is not known any more: pass it again");
     }
-    const size_t tile = static_cast<size_t>(picture->first - token) / settings_.rows;
+    const size_t tile = picture->tiles.tile_of(static_cast<size_t>(picture->first - token));
     if (picture->computed[tile]) continue;
     if (interrupted != nullptr && *interrupted) return {};
     const Status status = compute_tile(picture.get(), tile);
     if (!status.ok()) return status;
-    *rows += static_cast<int64_t>(settings_.rows);
+    *rows += static_cast<int64_t>(picture->tiles.rows_of(tile));
   }
   return {};
 }
@@ -186,18 +186,16 @@ Status Sight::compute_tile(SeenPicture* picture, size_t tile) {
   const Status loaded = load_methods();
   if (!loaded.ok()) return loaded;
   const Tiles& tiles = picture->tiles;
-  const auto side = static_cast<int32_t>(tiles.side());
-  std::vector<float> pixels(3 * tiles.side() * tiles.side());
-  const auto input = from_blob(pixels.data(), {1, 3, side, side}, ScalarType::Float);
-  tiles.write(tile, pixels.data());
+  std::vector<float> read = tiles.numbers(tile);
+  const auto input = from_blob(read.data(), tiles.shape(tile), ScalarType::Float);
   const Recorder::Call call(program_.recorder(), "run", 1, kEncoder);
   const auto outputs = program_.execute(kEncoder, {EValue(*input)});
   if (!outputs.ok()) return failed(kEncoder, outputs.message());
-  const size_t count = settings_.rows * width_;
+  const size_t count = tiles.rows_of(tile) * width_;
   const float* numbers = numbers_of(*outputs, count);
   if (numbers == nullptr) return misfit(kEncoder, program_.file().path());
   picture->numbers.resize(picture->count * width_);
-  std::copy_n(numbers, count, &picture->numbers[tile * count]);
+  std::copy_n(numbers, count, &picture->numbers[tiles.first_row(tile) * width_]);
   picture->computed[tile] = true;
   return {};
 }
@@ -229,7 +227,7 @@ Result<const float*> Sight::read(const std::vector<int64_t>& tokens, int64_t sta
     if (is_row(tokens[at])) {
       const std::shared_ptr<SeenPicture> picture = find(tokens[at]);
       const size_t row = picture == nullptr ? 0 : static_cast<size_t>(picture->first - tokens[at]);
-      if (picture == nullptr || !picture->computed[row / settings_.rows]) {
+      if (picture == nullptr || !picture->computed[picture->tiles.tile_of(row)]) {
         return Status::error("a row of a picture is not computed: pass the picture again");
       }
       std::copy_n(&picture->numbers[row * width_], width_, out);

@@ -42,31 +42,31 @@ int write_tiles(const Picture& picture, const std::vector<uint8_t>& blob) {
   const uint32_t sizes[] = {static_cast<uint32_t>(tiles.rows()),
                             static_cast<uint32_t>(tiles.columns())};
   write(sizes, sizeof(sizes));
-  std::vector<float> numbers(3 * tiles.side() * tiles.side());
   for (size_t tile = 0; tile < tiles.count(); ++tile) {
-    tiles.write(tile, numbers.data());
+    const std::vector<float> numbers = tiles.numbers(tile);
     write(numbers.data(), sizeof(float) * numbers.size());
   }
-  const std::string text = settings->text(tiles.rows(), tiles.columns());
+  const std::string text = tiles.text();
   write(text.data(), text.size());
   return 0;
 }
 
 int run(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[1] : "";
-  const bool resizes = what == "resize" && argc == 6;
+  const bool resizes = what == "resize" && argc == 7;
   if (!resizes && !(what == "pixels" && argc == 3) && !(what == "tiles" && argc == 4)) {
     return fail(
-        "usage: picture_cli pixels FILE | resize FILE WIDTH HEIGHT FILTER | tiles FILE BLOB\n");
+        "usage: picture_cli pixels FILE | resize FILE WIDTH HEIGHT FILTER REFERENCE | tiles FILE "
+        "BLOB\n");
   }
   const std::vector<uint8_t> bytes = read_file(argv[2]);
   const Result<Picture> picture = read_picture(bytes.data(), bytes.size(), "x");
   if (!picture.ok()) return fail(picture.message());
   if (what == "pixels") return write_pixels(*picture);
   if (what == "tiles") return write_tiles(*picture, read_file(argv[3]));
-  return write_pixels(resize(*picture, static_cast<size_t>(std::atoi(argv[3])),
-                             static_cast<size_t>(std::atoi(argv[4])),
-                             static_cast<Filter>(std::atoi(argv[5]))));
+  return write_pixels(resize(
+      *picture, static_cast<size_t>(std::atoi(argv[3])), static_cast<size_t>(std::atoi(argv[4])),
+      static_cast<Filter>(std::atoi(argv[5])), static_cast<Reference>(std::atoi(argv[6]))));
 }
 
 }  // namespace

@@ -1,0 +1,70 @@
+"""The kinds of what sees, each by the config's model_type."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exporter.catalogue.seeing import SEEING
+from exporter.catalogue.weight_files import CONFIG
+from exporter.json_object import read_object
+from exporter.models import siglip, siglip2
+from exporter.models.family import Family
+from exporter.module.shorter import Shorter
+from exporter.seeing.picture_settings import PictureSettings
+
+Tower = siglip.Tower | siglip2.Tower
+TowerSpec = siglip.TowerSpec | siglip2.TowerSpec
+
+
+@dataclass(frozen=True)
+class Kind:
+    """
+    Attributes:
+        parts: of a checkpoint, by their names below model.
+    """
+
+    family: Family[Any]
+    parts: tuple[str, ...]
+
+
+_KINDS = {
+    "siglip": Kind(siglip.FAMILY, siglip.PARTS),
+    "siglip2": Kind(siglip2.FAMILY, siglip2.PARTS),
+}
+
+
+def kind_of(directory: Path) -> Kind:
+    """Returns that of a directory that is_seeing()."""
+    return _KINDS[SEEING[read_object(directory / CONFIG)["model_type"]]]
+
+
+def make_tower(spec: TowerSpec) -> Tower:
+    """Returns the module, with the weights that a checkpoint has."""
+    return siglip.Tower(spec) if isinstance(spec, siglip.TowerSpec) else siglip2.Tower(spec)
+
+
+def example_of(spec: TowerSpec, settings: PictureSettings) -> Tensor:
+    """Returns numbers of chance, as the module takes them; the most, where pictures differ."""
+    generator = torch.Generator().manual_seed(0)
+    shape = [3, settings.side, settings.side]
+    if isinstance(spec, siglip2.TowerSpec):
+        shape = [most_rows(spec, settings) * spec.scale_factor**2, spec.numbers]
+    return 2 * torch.rand(1, *shape, generator=generator) - 1
+
+
+def most_rows(spec: TowerSpec, settings: PictureSettings) -> int:
+    """Returns how many rows a tile or a whole picture becomes at most."""
+    tile, patches = spec.rows(settings.side), settings.patches
+    if patches is None:
+        return tile
+    return max(patches.most_rows, tile if patches.grids else 0)
+
+
+def shorter_of(spec: TowerSpec) -> Shorter | None:
+    """Returns which inputs may have fewer rows than the example."""
+    if isinstance(spec, siglip2.TowerSpec):
+        return Shorter("patches", ("patches",), spec.scale_factor**2)
+    return None

@@ -1,0 +1,99 @@
+#include "picture/patches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "picture/resize.h"
+
+namespace thimble {
+namespace {
+
+double real(size_t count) { return static_cast<double>(count); }
+
+/// How many units are in a length, rounded to the nearest, half to even.
+size_t nearest(size_t length, size_t unit) {
+  return static_cast<size_t>(std::nearbyint(real(length) / real(unit)));
+}
+
+double pixels_of(size_t rows, size_t unit) { return real(rows) * real(unit * unit); }
+
+}  // namespace
+
+Size size_of_whole(Size picture, const PatchSettings& patches) {
+  const size_t unit = patches.unit();
+  const double area = real(picture.width) * real(picture.height);
+  const double least = pixels_of(patches.least_rows, unit);
+  const double most = pixels_of(patches.most_rows, unit);
+  size_t width = std::max<size_t>(nearest(picture.width, unit), 1);
+  size_t height = std::max<size_t>(nearest(picture.height, unit), 1);
+  // Quotients are rounded as they are there.
+  if (width * height > patches.most_rows) {
+    const double shrink = std::sqrt(area / most);
+    const auto shorter = [&](size_t length) {
+      const double units = std::floor(real(length) / shrink / real(unit));
+      return std::max<size_t>(static_cast<size_t>(units), 1);
+    };
+    width = shorter(picture.width);
+    height = shorter(picture.height);
+  } else if (width * height < patches.least_rows) {
+    const double grow = std::sqrt(least / area);
+    const auto longer = [&](size_t length) {
+      return static_cast<size_t>(std::ceil(real(length) * grow / real(unit)));
+    };
+    width = longer(picture.width);
+    height = longer(picture.height);
+  }
+  if (width * height > patches.most_rows) {
+    size_t& longest = width > height ? width : height;
+    longest = std::max<size_t>(patches.most_rows / std::min(width, height), 1);
+  }
+  return {width * unit, height * unit};
+}
+
+Size grid_of_tiles(Size picture, size_t side, const PatchSettings& patches) {
+  const size_t unit = patches.unit();
+  const auto length = [&](size_t own) { return std::max(patches.size, nearest(own, unit) * unit); };
+  const double most = pixels_of(patches.most_rows, unit) * patches.tolerance;
+  Size best;
+  if (real(length(picture.height)) * real(length(picture.width)) <= most) return best;
+  const double ratio = real(picture.width) / real(picture.height);
+  const double area = real(picture.width) * real(picture.height);
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [columns, rows] : patches.grids) {
+    const double apart = std::fabs(ratio - real(columns) / real(rows));
+    const bool is_large = area > 0.5 * real(side * side) * real(columns * rows);
+    if (apart < least || (apart == least && is_large)) best = {columns, rows};
+    least = std::min(least, apart);
+  }
+  return best;
+}
+
+void write_patches(const Picture& picture, Size part, size_t left, size_t top,
+                   const PatchSettings& patches, const Normalized& normalized, float* numbers) {
+  const size_t size = patches.size, square = patches.square, places = patches.places;
+  const size_t columns = part.width / size, rows = part.height / size;
+  const std::vector<double> across = shares(places, columns, Filter::kBilinear);
+  const std::vector<double> down = shares(places, rows, Filter::kBilinear);
+  const auto write_patch = [&](size_t column, size_t row) {
+    for (size_t y = 0; y < size; ++y) {
+      const size_t line = top + row * size + y;
+      const uint8_t* byte = &picture.pixels[3 * (line * picture.width + left + column * size)];
+      for (size_t i = 0; i < 3 * size; ++i) *numbers++ = normalized[i % 3][*byte++];
+    }
+    for (size_t y = 0; y < places; ++y) {
+      for (size_t x = 0; x < places; ++x) {
+        *numbers++ = static_cast<float>(down[row * places + y] * across[column * places + x]);
+      }
+    }
+  };
+  for (size_t row = 0; row < rows; row += square) {
+    for (size_t column = 0; column < columns; column += square) {
+      for (size_t patch = 0; patch < square * square; ++patch) {
+        write_patch(column + patch % square, row + patch / square);
+      }
+    }
+  }
+}
+
+}  // namespace thimble
