@@ -11,7 +11,7 @@ from torch import Tensor
 
 from exporter.embedding.quality import calibration_text
 from exporter.errors import ExportError
-from exporter.hearing.log_mel import LogMelSettings, mel_filters
+from exporter.hearing.log_mel import LogMelSettings, features_of
 from exporter.hearing.transcription import Transcription
 from exporter.hearing.waveform import WaveformSettings
 from exporter.models.whisper import WhisperSpec
@@ -30,7 +30,6 @@ _VOWELS = (  # formants in Hz
 )
 _BANDWIDTH = 120.0  # of a formant, Hz
 _PITCHES = (85.0, 240.0)  # Hz, the lowest and the highest voice
-_RANGE, _LEAST = 8.0, 1e-10  # of logarithms below the largest; the smallest energy
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,18 @@ def read_calibration(
         TokenizerError: the tokenizer cannot be read.
         ExportError: a recording cannot be read, or there is none.
     """
-    windows = [features_of(samples, sound) for samples in _sounds(sound, recordings)]
     texts = _texts(directory, spec.max_target_positions, settings)
-    return Calibration(torch.stack(windows), texts)
+    return Calibration(calibration_features(sound, recordings), texts)
+
+
+def calibration_features(sound: LogMelSettings, recordings: Path | None) -> Tensor:
+    """Returns those of windows alone, float32 (windows, ...), as the model reads them.
+
+    Raises:
+        ExportError: as read_calibration().
+    """
+    windows = [features_of(samples, sound) for samples in _sounds(sound, recordings)]
+    return torch.from_numpy(np.stack(windows))
 
 
 def raw_calibration(
@@ -200,14 +208,3 @@ def speech(settings: LogMelSettings | WaveformSettings, seed: int) -> NDArray[np
     room = 0.001 * random.normal(size=count)
     result: NDArray[np.float64] = 0.2 * loudness * mixed / np.abs(voice).max() + room
     return result
-
-
-def features_of(samples: NDArray[np.float64], settings: LogMelSettings) -> Tensor:
-    """Returns the features of a window: float32 (n_mels, frames)."""
-    size, hop = settings.n_fft, settings.hop_length
-    padded = np.pad(samples, size // 2, mode="reflect")
-    frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop][: settings.frames]
-    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
-    energies = np.abs(np.fft.rfft(frames * window)) ** 2
-    logs = np.log10(np.maximum(mel_filters(settings) @ energies.T, _LEAST))
-    return torch.from_numpy((np.maximum(logs, logs.max() - _RANGE) / 4 + 1).astype(np.float32))

@@ -1,6 +1,6 @@
 """From a checkpoint to a `.pte` of speech to text: the complete export, in order."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, writ
 from exporter.hearing.methods import ENCODER, TEXT_DECODER
 from exporter.hearing.moonshine import open_moonshine
 from exporter.hearing.openai import as_directory, open_one_file
+from exporter.hearing.parakeet import open_parakeet
 from exporter.hearing.quantize import quantize
 from exporter.hearing.scheme import hearing_scheme
 from exporter.hearing.source import HearingSource, model_facts
@@ -31,6 +32,7 @@ from exporter.hearing.transcription import (
 from exporter.json_object import read_object
 from exporter.listener import SILENT, Listener
 from exporter.models.moonshine import FAMILY as MOONSHINE_FAMILY
+from exporter.models.parakeet import FAMILY as PARAKEET_FAMILY
 from exporter.models.whisper import FAMILY, TextDecoder, Whisper, WhisperSpec, WindowEncoder
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import ModuleResult, export_made
@@ -41,6 +43,10 @@ from exporter.tokenizer.compile import compile_tokenizer
 from quant.scheme import Scheme
 
 _DELEGATE = "cpu"
+_OPENERS: Mapping[str, Callable[[Path, Path | None], HearingSource[Any]]] = {
+    MOONSHINE_FAMILY.model_type: open_moonshine,
+    PARAKEET_FAMILY.model_type: open_parakeet,
+}
 
 
 @dataclass(frozen=True)
@@ -106,10 +112,10 @@ def _export(directory: Path, options: HearingOptions, listener: Listener) -> Mod
 
 
 def _opened(directory: Path, recordings: Path | None) -> HearingSource[Any]:
-    if not is_ctranslate2(directory):
-        if read_object(directory / CONFIG).get("model_type") == MOONSHINE_FAMILY.model_type:
-            return open_moonshine(directory, recordings)
-    return _whisper(directory, recordings)
+    if is_ctranslate2(directory):
+        return _whisper(directory, recordings)
+    model_type = str(read_object(directory / CONFIG).get("model_type"))
+    return _OPENERS.get(model_type, _whisper)(directory, recordings)
 
 
 def _whisper(directory: Path, recordings: Path | None) -> HearingSource[Whisper]:

@@ -3,13 +3,14 @@
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from exporter.hearing.calibration import Calibration
 from exporter.models.moonshine import Moonshine
+from exporter.models.parakeet import Parakeet
 from exporter.models.whisper import Whisper
 from exporter.module.quantize_layers import LayerQuantizer, linears_of, round_convolution
-from quant.modules import QuantizedEmbedding
+from quant.modules import QuantizedEmbedding, set_weight
 from quant.progress import ProgressCallback, ProgressMeter
 from quant.rounding.nearest import round_weight
 from quant.scheme import EMBEDDING_PART, Scheme
@@ -49,6 +50,40 @@ def quantize(
     rounded = round_weight(table.weight, type, "decoder.embed_tokens", scheme.choice)
     model.decoder.embed_tokens = QuantizedEmbedding(rounded, table.embedding_dim)
     meter.advance("decoder.embed_tokens", table.weight.numel())
+
+
+@torch.no_grad()
+def quantize_parakeet(
+    model: Parakeet, scheme: Scheme, features: Tensor | None, progress: ProgressCallback | None
+) -> None:
+    """Replaces linears in place: those of layers by the scheme, those around them in 8 bits.
+
+    Args:
+        scheme: of hearing_scheme().
+        features: (windows, frames, features), for a scheme that needs them; else None.
+
+    Raises:
+        QuantError: a weight holds a value that is not finite.
+    """
+    type, own = scheme.type_of(EMBEDDING_PART), scheme.type
+    if type is None or own is None:
+        return
+    linears, encoder = linears_of(model), model.encoder
+    meter = ProgressMeter(sum(one.weight.numel() for one in linears.values()), progress)
+    quantizer = LayerQuantizer(scheme, own, meter)
+    if features is None:
+        quantizer.round(encoder.layers)
+    else:
+        states = [encoder.subsampling(window[None]) for window in features]
+        for index, layer in enumerate(encoder.layers):
+            run = partial(encoder.run, layer)
+            calls = [(x,) for x in states]
+            states = quantizer.solve(f"encoder.layers.{index}", layer, run, calls)
+    for name in ("encoder.subsampling.linear", "ctc_head"):
+        path, _, last = name.rpartition(".")
+        weight = linears[name].weight
+        set_weight(model.get_submodule(path), last, round_weight(weight, type, name, scheme.choice))
+        meter.advance(name, weight.numel())
 
 
 def _calibrate(

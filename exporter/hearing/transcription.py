@@ -14,7 +14,7 @@ from exporter.models.fields import count, token_ids
 from exporter.models.whisper import WhisperSpec
 
 TRANSCRIPTION = "thimble.transcription"  # the name of the blob in a file
-_VERSION = 1
+_VERSION, _BLANK_VERSION = 1, 2
 _IDENTIFIER = b"THTR"
 _FILE = "generation_config.json"
 _NONE = -1  # what stands for a token that there is not
@@ -34,10 +34,11 @@ class Transcription:
         alignment_heads: a layer of the decoder and a head of it each, whose attention to the window
             tells when words were spoken; none: nothing tells it.
         decoder_heads: of each layer.
+        blank: of an encoder's states without a token; there is then no decoder.
     """
 
-    start: int
-    end: int
+    start: int = _NONE
+    end: int = _NONE
     no_timestamps: int = _NONE
     transcribe: int = _NONE
     translate: int = _NONE
@@ -46,6 +47,7 @@ class Transcription:
     begin_suppress: tuple[int, ...] = ()
     alignment_heads: tuple[tuple[int, int], ...] = ()
     decoder_heads: int = 0
+    blank: int = _NONE
 
     @property
     def asking_layers(self) -> list[int]:
@@ -176,14 +178,16 @@ def write_transcription(settings: Transcription) -> bytes:
     vectors[7] = _tokens(builder, settings.suppress)
     vectors[8] = _tokens(builder, settings.begin_suppress)
     vectors[9] = _tokens(builder, [number for pair in settings.alignment_heads for number in pair])
-    builder.StartObject(11)
-    builder.PrependUint32Slot(0, _VERSION, 0)
+    builder.StartObject(12)
+    version = _VERSION if settings.blank == _NONE else _BLANK_VERSION
+    builder.PrependUint32Slot(0, version, 0)
     tokens = settings.start, settings.end, settings.transcribe, settings.translate
     for slot, token in enumerate((*tokens, settings.no_timestamps), start=1):
         builder.PrependInt32Slot(slot, token, 0)
     for slot, vector in vectors.items():
         builder.PrependUOffsetTRelativeSlot(slot, vector, 0)
     builder.PrependUint32Slot(10, settings.decoder_heads, 0)
+    builder.PrependInt32Slot(11, settings.blank, _NONE)
     builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 

@@ -24,6 +24,7 @@ _library.define(
     "bool causal) -> Tensor"
 )
 _library.define("sample_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> Tensor")
+_library.define("relative_scores(Tensor query, Tensor table) -> Tensor")
 _library.define("pool(Tensor x, str pooling) -> Tensor")
 
 
@@ -72,6 +73,24 @@ def sample_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: floa
     return F.group_norm(x.transpose(1, 2), 1, weight, bias, eps).transpose(1, 2)
 
 
+def relative_scores(query: Tensor, table: Tensor) -> Tensor:
+    """Products of queries with what a table has for their distance to each row.
+
+    Args:
+        query: (batch, rows, heads, head_dim).
+        table: (heads * 2 * room, head_dim): of each head, for rows from room - 1 before the query
+            to room behind it. Room is a multiple of 8, and at least rows.
+
+    Returns:
+        (batch, heads * rows, rows): of each head, query by query.
+    """
+    rows, heads, dim = query.shape[1:]
+    keys = table.view(heads, -1, dim)
+    at = torch.arange(rows, device=query.device)
+    places = keys.shape[1] // 2 - 1 + at - at[:, None]
+    return torch.einsum("bihd,hijd->bhij", query, keys[:, places]).flatten(1, 2)
+
+
 def pool(x: Tensor, pooling: Pooling) -> Tensor:
     """Makes one row of each text: x (batch, seq_len, width) to (batch, width)."""
     if pooling == "mean":
@@ -84,6 +103,7 @@ for _name, _function in (
     ("rotate", rotate),
     ("segment_attention", segment_attention),
     ("sample_norm", sample_norm),
+    ("relative_scores", relative_scores),
     ("pool", pool),
 ):
     _library.impl(_name, _function, "CompositeExplicitAutograd")
@@ -96,6 +116,12 @@ for _name, _function in (
 @torch.library.register_fake("thimble::sample_norm", lib=_library)
 def _like_the_first(first: Tensor, *_: object) -> Tensor:
     return torch.empty_like(first, memory_format=torch.contiguous_format)
+
+
+@torch.library.register_fake("thimble::relative_scores", lib=_library)
+def _scored(query: Tensor, table: Tensor) -> Tensor:
+    batch, rows, heads, _ = query.shape
+    return query.new_empty(batch, heads * rows, rows)
 
 
 @torch.library.register_fake("thimble::pool", lib=_library)

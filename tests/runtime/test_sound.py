@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from support.real_models import recordings
 
 from exporter.errors import ExportError
-from exporter.hearing.log_mel import LogMelSettings, mel_filters, read_log_mel, write_log_mel
+from exporter.hearing.log_mel import (
+    LogMelSettings,
+    features_of,
+    mel_filters,
+    read_log_mel,
+    write_log_mel,
+)
 from runtime.build import build
 from runtime.errors import BuildError
 
@@ -189,6 +195,20 @@ def test_features_are_those_of_transformers(sound: Any, seconds: float, n_mels: 
     expected = reference(samples, n_mels)
     assert np.abs(features.reshape(n_mels, -1) - expected).max() < 2e-4
     assert np.abs(features.reshape(n_mels, -1) - expected).mean() < 1e-6
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.5, 1.2345])
+def test_features_of_parakeet_are_those_of_transformers(sound: Any, seconds: float) -> None:
+    transformers = pytest.importorskip("transformers")
+    samples = spoken(1 + seconds)[16000:]  # so loud that few frames differ by more than rounding
+    extractor = transformers.ParakeetFeatureExtractor()
+    given = extractor(samples.astype("f4"), sampling_rate=16000, return_tensors="pt")
+    expected = given.input_features[0].numpy()[: int(given.attention_mask.sum())]
+    settings = LogMelSettings(16000, 512, 160, 80, 480160, 400, 0.97, of_parakeet=True)
+    features = sound("features", wav(samples), write_log_mel(settings)).reshape(80, -1).T
+    assert features.shape == expected.shape and np.abs(features - expected).max() < 1e-4
+    ours = features_of(samples.astype("f8"), settings)
+    assert np.abs(ours - expected).max() < 1e-4
 
 
 def test_features_of_silence(sound: Any) -> None:

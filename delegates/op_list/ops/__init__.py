@@ -26,6 +26,7 @@ from delegates.op_list.ops import (
     pool,
     pool_rows,
     positions,
+    relative_scores,
     rotate,
     sample_norm,
     segment_attention,
@@ -68,6 +69,7 @@ from delegates.op_list.ops.patches import Patches
 from delegates.op_list.ops.pool import Pool
 from delegates.op_list.ops.pool_rows import PoolRows
 from delegates.op_list.ops.positions import Positions
+from delegates.op_list.ops.relative_scores import RelativeScores
 from delegates.op_list.ops.rotate import Rotate, Rotation
 from delegates.op_list.ops.sample_norm import SampleNorm
 from delegates.op_list.ops.segment_attention import SegmentAttention
@@ -106,12 +108,13 @@ KINDS: tuple[type[Op], ...] = (
     Depthwise,
     SampleNorm,
     Lstm,
+    RelativeScores,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
     *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
     *(positions, segment_attention, pool, patches, concatenate, narrow, constant, affine),
-    *(gather, pool_rows, depthwise, sample_norm, lstm),
+    *(gather, pool_rows, depthwise, sample_norm, lstm, relative_scores),
 )
 
 
@@ -156,6 +159,7 @@ __all__ = [
     "Pool",
     "PoolRows",
     "Positions",
+    "RelativeScores",
     "Rotate",
     "Rotation",
     "SampleNorm",

@@ -135,6 +135,11 @@ def _computed(
     if batch not in (1, layouts.samples):
         return None
     call, biases = layouts.editing.call, layouts.biases
+    placed = layouts.of_each_sample(mask) if (of_rows, of_keys) == (rows, keys) else None
+    if mask not in biases and placed is not None:
+        scores = layouts.rows(node, placed, keys)
+        if scores is not None:
+            biases[mask] = scores
     if mask not in biases:
         bias = mask
         if value.dtype is torch.bool:

@@ -89,6 +89,8 @@ class Rewriting(Layouts):
             visit = self._by_row
         elif str(node.target) == "thimble.rotate.default":
             visit = self._rotated
+        elif str(node.target) == "thimble.relative_scores.default":
+            visit = self._scored
         elif str(node.target) == "thimble.convolution.default":
             visit = partial(convolve_integers, self)
         placed = visit(node) if visit is not None else None
@@ -253,6 +255,21 @@ class Rewriting(Layouts):
 
     def _rotated(self, node: Node) -> Placed | None:
         """Heads (batch, rows, heads, head_dim), by the places of their rows."""
+        found = self._by_heads(node)
+        if found is None:
+            return None
+        turned, (samples, height, heads, dim) = found
+        back = self.editing.call(node, _aten.reshape.default, turned, [-1, height, heads * dim])
+        return self.natural(back, (samples, height, heads, dim))
+
+    def _scored(self, node: Node) -> Placed | None:
+        """Scores (batch, heads * rows, rows) of heads."""
+        found = self._by_heads(node)
+        return None if found is None else self.natural(found[0], self.shape(node))
+
+    def _by_heads(self, node: Node) -> tuple[Node, torch.Size] | None:
+        """An operator of heads (batch, rows, heads, head_dim) and constants, and the heads' sizes;
+        None if they are none."""
         source, *tables = node.args
         placed = self.of_each_sample(source)
         if placed is None or placed.index.dim() != 4:
@@ -264,9 +281,7 @@ class Rewriting(Layouts):
         heads_of_rows = self.editing.call(
             node, _aten.reshape.default, rows, [-1, height, heads, dim]
         )
-        turned = self.editing.call(node, node.target, heads_of_rows, *tables)
-        back = self.editing.call(node, _aten.reshape.default, turned, [-1, height, heads * dim])
-        return self.natural(back, placed.index.shape)
+        return self.editing.call(node, node.target, heads_of_rows, *tables), placed.index.shape
 
     def _by_matrix(self, node: Node) -> Placed | None:
         """A product with a constant matrix."""

@@ -18,7 +18,7 @@ Status not_finite() {
   return Status::error("the sound has samples that are not finite numbers: write it again");
 }
 
-/// Log-mel features, [n_mels][frames], of windows of one length.
+/// Log-mel features.
 class LogMelReader : public SoundReader {
  public:
   explicit LogMelReader(LogMelSettings settings) : log_mel_(std::move(settings)) {}
@@ -26,11 +26,6 @@ class LogMelReader : public SoundReader {
   int32_t rate() const override { return settings().sampling_rate; }
   size_t most() const override { return settings().frames(); }
   size_t hop() const override { return settings().hop_length; }
-  size_t rows() const override { return settings().n_mels; }
-  bool fits(const TensorSpec& input) const override {
-    return input.sizes[1].least == static_cast<int64_t>(rows()) &&
-           input.sizes[2].least == static_cast<int64_t>(most());
-  }
 
   Status begin(const ResampledSound& sound, const std::function<bool()>& interrupted) override {
     sound_ = &sound;
@@ -52,14 +47,49 @@ class LogMelReader : public SoundReader {
     if (first == first_ && count == count_) return;  // a sound of one window was all searched
     first_ = first;
     count_ = count;
-    part_.resize(rows() * count);
+    part_.resize(mels() * count);
     log_mel_.compute(*sound_, first, count, part_.data());
+  }
+
+ protected:
+  std::vector<double> loudness() const override {
+    std::vector<double> loudness(count_, 0.0);
+    for (size_t mel = 0; mel < mels(); ++mel) {
+      for (size_t i = 0; i < count_; ++i) loudness[i] += part_[mel * count_ + i];
+    }
+    return loudness;
+  }
+
+  const LogMelSettings& settings() const { return log_mel_.settings(); }
+  size_t mels() const { return settings().n_mels; }
+  /// Whether no feature that was read is above a bound.
+  bool is_below(float bound) const {
+    return std::all_of(part_.begin(), part_.end(), [&](float feature) { return feature <= bound; });
+  }
+
+  float largest_ = 0;                    ///< of the complete sound
+  size_t first_ = SIZE_MAX, count_ = 0;  ///< of what was read
+  std::vector<float> part_;              ///< [n_mels][count_]
+
+ private:
+  const LogMel log_mel_;
+  const ResampledSound* sound_ = nullptr;
+};
+
+/// Whisper's, [n_mels][frames], of windows of one length.
+class WindowReader : public LogMelReader {
+ public:
+  using LogMelReader::LogMelReader;
+
+  size_t rows() const override { return mels(); }
+  bool fits(const TensorSpec& input) const override {
+    return input.sizes[1].least == static_cast<int64_t>(rows()) &&
+           input.sizes[2].least == static_cast<int64_t>(most());
   }
 
   bool encode(size_t used, bool timestamps, std::vector<float>* numbers) override {
     float silence = std::max(LogMel::kLeast, largest_ - LogMel::kRange);
-    const bool silent =
-        std::all_of(part_.begin(), part_.end(), [&](float feature) { return feature <= silence; });
+    const bool silent = is_below(silence);
     LogMel::normalize(largest_, part_.size(), part_.data());
     LogMel::normalize(largest_, 1, &silence);
     // Behind a cut as behind the end of a sound; behind that, with timestamps, as transformers.
@@ -70,24 +100,36 @@ class LogMelReader : public SoundReader {
     first_ = SIZE_MAX;  // what was read is normalized now
     return !silent;
   }
+};
 
- protected:
-  std::vector<double> loudness() const override {
-    std::vector<double> loudness(count_, 0.0);
-    for (size_t mel = 0; mel < rows(); ++mel) {
-      for (size_t i = 0; i < count_; ++i) loudness[i] += part_[mel * count_ + i];
+/// Parakeet's, [frames][n_mels], of as many frames as there are.
+class FrameReader : public LogMelReader {
+ public:
+  using LogMelReader::LogMelReader;
+
+  size_t rows() const override { return used_; }
+  bool fits(const TensorSpec& input) const override {
+    return input.sizes[1].least <= static_cast<int64_t>(LogMel::kLeastFrames) &&
+           input.sizes[1].most == static_cast<int64_t>(most()) &&
+           input.sizes[2].least == static_cast<int64_t>(mels());
+  }
+
+  bool encode(size_t used, bool, std::vector<float>* numbers) override {
+    const bool silent = is_below(std::max(LogMel::silence(), largest_ + 2 * std::log(kSilence)));
+    used_ = std::max(LogMel::kLeastFrames, std::min(used, count_));
+    numbers->resize(used_ * mels());
+    std::vector<float> feature(used_);
+    for (size_t mel = 0; mel < mels(); ++mel) {
+      // A last window of one frame has it twice.
+      for (size_t i = 0; i < used_; ++i) feature[i] = part_[mel * count_ + std::min(i, count_ - 1)];
+      LogMel::standardize(used_, feature.data());
+      for (size_t i = 0; i < used_; ++i) (*numbers)[i * mels() + mel] = feature[i];
     }
-    return loudness;
+    return !silent;
   }
 
  private:
-  const LogMelSettings& settings() const { return log_mel_.settings(); }
-
-  const LogMel log_mel_;
-  const ResampledSound* sound_ = nullptr;
-  float largest_ = 0;
-  size_t first_ = SIZE_MAX, count_ = 0;  ///< of what was read
-  std::vector<float> part_;
+  size_t used_ = 0;
 };
 
 /// Samples in rows, [rows][row], as many as there are.
@@ -161,7 +203,9 @@ Result<std::unique_ptr<SoundReader>> SoundReader::load(TensorProgram& program) {
   if (!log_mel.empty()) {
     Result<LogMelSettings> settings = LogMelSettings::load(bytes_of(log_mel), log_mel.size());
     if (!settings.ok()) return settings.status();
-    return std::unique_ptr<SoundReader>(new LogMelReader(std::move(*settings)));
+    const bool of_windows = settings->extractor == Extractor::kWhisper;
+    if (of_windows) return std::unique_ptr<SoundReader>(new WindowReader(std::move(*settings)));
+    return std::unique_ptr<SoundReader>(new FrameReader(std::move(*settings)));
   }
   const std::string_view waveform = program.named_data("thimble.waveform");
   if (waveform.empty()) {

@@ -14,25 +14,7 @@ namespace {
 // its tokens; a window is silence if this is as probable, and its text is not likely.
 constexpr double kRepeated = 2.4, kUnsure = -1, kNoSpeech = 0.6;
 constexpr double kWarmer = 0.2, kWarmest = 1;  // temperatures after one that failed
-constexpr float kNegligible = 25;  // below the largest logit: all of a vocabulary add 1e-6 at most
 constexpr std::string_view kPrevious = "<|startofprev|>";
-
-/// The logarithm of the sum of the exponents of logits.
-double log_sum(const std::vector<float>& logits) {
-  const float most = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) {
-    if (logit > most - kNegligible) sum += std::exp(logit - most);
-  }
-  return most + std::log(sum);
-}
-
-std::string_view stripped(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpaces);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpaces) + 1 - first);
-}
 
 }  // namespace
 
@@ -55,8 +37,23 @@ Status TextWriter::begin(const TranscribeOptions& options) {
   return {};
 }
 
-Status TextWriter::write(std::string* language, std::vector<int32_t>* tokens, TextScores* scores) {
-  Status status;
+Status TextWriter::check(const TranscribeOptions& options, size_t frames) const {
+  const size_t times = frames / kFrames + 1, first = static_cast<size_t>(settings_.first_time());
+  if (options.timestamps && decoder_.vocab_size() != first + times) {
+    return Status::error("the model has no tokens of times: leave timestamps out");
+  }
+  if (options.words && settings_.alignment_heads.empty()) {
+    return Status::error(
+        "the file has no alignment heads, which tell when words were spoken: export the model "
+        "again, from a checkpoint that names them");
+  }
+  return {};
+}
+
+Status TextWriter::write(const std::vector<float>& numbers, size_t rows, std::string* language,
+                         std::vector<int32_t>* tokens, TextScores* scores) {
+  Status status = decoder_.encode(numbers, rows);
+  if (!status.ok()) return status;
   if (language->empty() && !settings_.languages.empty()) status = detect(language);
   if (status.ok()) status = read_prompt(*language, scores);
   for (scores->temperature = options_.temperature; status.ok();) {
@@ -103,7 +100,7 @@ Status TextWriter::read_prompt(const std::string& language, TextScores* scores) 
   if (!status.ok()) return status;
   if (settings_.has_times()) {
     const float no_speech = logits_[static_cast<size_t>(settings_.no_speech())];
-    scores->no_speech_prob = std::exp(no_speech - log_sum(logits_));
+    scores->no_speech_prob = std::exp(no_speech - log_sum(logits_.data(), logits_.size()));
   }
   for (const int32_t token : behind) {
     if (status.ok()) status = decoder_.step(token, &logits_);
@@ -124,7 +121,7 @@ Status TextWriter::attempt(std::vector<int32_t>* tokens, TextScores* scores) {
     forbid(*tokens, &logits);
     const int32_t token = choose(logits, scores->temperature);
     if (!std::isfinite(logits[static_cast<size_t>(token)])) break;  // all are forbidden
-    sum += logits[static_cast<size_t>(token)] - log_sum(logits);
+    sum += logits[static_cast<size_t>(token)] - log_sum(logits.data(), logits.size());
     ++count;
     if (token == settings_.end) break;
     tokens->push_back(token);
@@ -160,12 +157,19 @@ int32_t TextWriter::choose(const std::vector<float>& logits, double temperature)
   return static_cast<int32_t>(std::min(chosen, sums.end() - 1) - sums.begin());
 }
 
-std::vector<size_t> TextWriter::token_ends(size_t tokens, size_t steps) const {
+std::vector<TimedPart> TextWriter::parts(const std::vector<int32_t>& tokens, size_t steps,
+                                         size_t* used) const {
+  return timestamps_.cut(tokens, steps, used);
+}
+
+std::vector<TokenTime> TextWriter::token_times(size_t tokens, size_t steps) const {
   const size_t read = std::min(tokens, decoder_.size() - prompt_size_);  // the last one may not be
-  if (read == 0) return std::vector<size_t>(tokens, 0);
-  std::vector<size_t> ends = thimble::token_ends(decoder_.attention(prompt_size_, read, steps));
+  std::vector<size_t> ends(1, 0);
+  if (read > 0) ends = token_ends(decoder_.attention(prompt_size_, read, steps));
   ends.resize(tokens, ends.back());
-  return ends;
+  std::vector<TokenTime> times;
+  for (const size_t end : ends) times.push_back({times.empty() ? 0 : times.back().end, end});
+  return times;
 }
 
 std::string TextWriter::text_of(const std::vector<int32_t>& tokens, size_t first,

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,52 +10,32 @@
 #include "hear/text_decoder.h"
 #include "hear/timestamps.h"
 #include "hear/transcription_settings.h"
+#include "hear/window_writer.h"
 #include "tokenizer/tokenizer.h"
 
 namespace thimble {
 
-/// How a sound becomes text.
-struct TranscribeOptions {
-  std::string language;     ///< its code, such as "de"; "": the first window tells
-  bool translate = false;   ///< into English
-  bool timestamps = false;  ///< of what is said, not of windows alone
-  bool words = false;       ///< of each word too; needs timestamps
-  std::string prompt;       ///< text that the sound follows: its style and its names are kept
-  double temperature = 0;   ///< 0: the likeliest tokens, and higher ones where these fail
-  bool fallback = true;     ///< whether they do, where a text repeats itself or is unlikely
-  uint64_t seed = 0;        ///< of what is sampled
-  const std::atomic<bool>* interrupted = nullptr;  ///< ends the work after the next token
-};
-
-/// How sure a model is of a window's text.
-struct TextScores {
-  double temperature = 0;        ///< at which it was written
-  double avg_logprob = 0;        ///< of its tokens, and of the one that ends it
-  double compression_ratio = 0;  ///< high if it repeats itself
-  double no_speech_prob = 0;     ///< that the window is silence
-};
-
-/// Writes the texts of windows that a decoder has read.
-class TextWriter {
+/// Writes the texts of windows with a decoder, token by token.
+class TextWriter : public WindowWriter {
  public:
+  static constexpr size_t kFrames = 2;  ///< from one token of time to the next
+
   TextWriter(TextDecoder& decoder, const Tokenizer& tokenizer,
              const TranscriptionSettings& settings, const Timestamps& timestamps)
       : decoder_(decoder), tokenizer_(tokenizer), settings_(settings), timestamps_(timestamps) {}
 
-  /// Begins a sound. Fails if the model does not know what is asked for.
-  Status begin(const TranscribeOptions& options);
+  size_t step_frames() const override { return kFrames; }
+  bool ends_windows() const override { return true; }
+  bool is_text(int32_t token) const override { return token < settings_.end; }
+  Status check(const TranscribeOptions& options, size_t frames) const override;
 
-  /// Writes the text of the window that the decoder has read: none if the model takes it for
-  /// silence, and is not sure of a text.
-  /// \param language "" until it is known.
-  Status write(std::string* language, std::vector<int32_t>* tokens, TextScores* scores);
-
-  /// At which step of the window each token that write() wrote ended, and the next one began.
-  /// \param steps of the window that have sound.
-  std::vector<size_t> token_ends(size_t tokens, size_t steps) const;
-
-  /// The text of tokens, valid UTF-8, with the space that it begins with.
-  std::string text_of(const std::vector<int32_t>& tokens, size_t first, size_t last) const;
+  Status begin(const TranscribeOptions& options) override;
+  Status write(const std::vector<float>& numbers, size_t rows, std::string* language,
+               std::vector<int32_t>* tokens, TextScores* scores) override;
+  std::vector<TimedPart> parts(const std::vector<int32_t>& tokens, size_t steps,
+                               size_t* used) const override;
+  std::vector<TokenTime> token_times(size_t tokens, size_t steps) const override;
+  std::string text_of(const std::vector<int32_t>& tokens, size_t first, size_t last) const override;
 
  private:
   Status detect(std::string* language);

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/bytes.h"
+#include "hear/ctc_writer.h"
+#include "hear/text_writer.h"
 #include "hear/word_times.h"
 
 namespace thimble {
@@ -13,7 +15,6 @@ namespace {
 
 constexpr size_t kLeastTokens = 8;  // of a text, with what begins it
 constexpr double kLatestBegin = 1;  // seconds before the first text with timestamps
-constexpr size_t kStep = 2;         // frames from one timestamp to the next
 // Languages without spaces between words.
 constexpr std::string_view kUnspaced[] = {"zh", "ja", "th", "lo", "my", "yue"};
 
@@ -48,15 +49,31 @@ Status Transcriber::load_settings() {
       TranscriptionSettings::load(bytes_of(settings), settings.size());
   if (!stored.ok()) return stored.status();
   settings_ = std::move(*stored);
+  return settings_.blank >= 0 ? load_ctc() : load_decoder();
+}
+
+Status Transcriber::check_sound(const TensorSpec& input) const {
+  if (reader_->fits(input)) return {};
+  return Status::error("its sound does not fit its encoder: export it again");
+}
+
+Status Transcriber::load_ctc() {
+  Result<std::unique_ptr<CtcWriter>> writer = CtcWriter::load(*program_, *tokenizer_, settings_);
+  if (!writer.ok()) return writer.status();
+  const Status status = check_sound((*writer)->input());
+  writer_ = std::move(*writer);
+  return status;
+}
+
+Status Transcriber::load_decoder() {
   Result<std::unique_ptr<TextDecoder>> decoder = TextDecoder::load(*program_, settings_);
   if (!decoder.ok()) return decoder.status();
   decoder_ = std::move(*decoder);
   if (decoder_->max_tokens() < kLeastTokens) {
     return Status::error("its texts have no room for a token: export it again");
   }
-  if (!reader_->fits(decoder_->input())) {
-    return Status::error("its sound does not fit its encoder: export it again");
-  }
+  const Status fitting = check_sound(decoder_->input());
+  if (!fitting.ok()) return fitting;
   const auto vocab_size = static_cast<int32_t>(decoder_->vocab_size());
   std::vector<int32_t> tokens{settings_.start, settings_.end};
   if (settings_.has_times()) {
@@ -74,7 +91,7 @@ Status Transcriber::load_settings() {
                            ", which it does not have: export it again");
     }
   }
-  const auto latest = static_cast<size_t>(kLatestBegin / (kStep * frame_s()) + 0.5);
+  const auto latest = static_cast<size_t>(kLatestBegin / (TextWriter::kFrames * frame_s()) + 0.5);
   timestamps_ = std::make_unique<Timestamps>(settings_.first_time(), settings_.end, latest);
   writer_ = std::make_unique<TextWriter>(*decoder_, *tokenizer_, settings_, *timestamps_);
   return {};
@@ -83,23 +100,15 @@ Status Transcriber::load_settings() {
 double Transcriber::frame_s() const { return reader_->frame_s(); }
 
 double Transcriber::seconds(size_t frame, size_t step) const {
-  return static_cast<double>(frame + kStep * step) * frame_s();
+  return static_cast<double>(frame + writer_->step_frames() * step) * frame_s();
 }
 
 Status Transcriber::check(const TranscribeOptions& options) const {
   if (settings_.languages.empty() && options.translate) {
     return Status::error("the model knows one language and cannot translate: leave it out");
   }
-  const size_t times = reader_->most() / kStep + 1;
-  const size_t first = static_cast<size_t>(settings_.first_time());
-  if (options.timestamps && decoder_->vocab_size() != first + times) {
-    return Status::error("the model has no tokens of times: leave timestamps out");
-  }
-  if (options.words && settings_.alignment_heads.empty()) {
-    return Status::error(
-        "the file has no alignment heads, which tell when words were spoken: export the model "
-        "again, from a checkpoint that names them");
-  }
+  const Status status = writer_->check(options, reader_->most());
+  if (!status.ok()) return status;
   if (options.language.empty()) return {};
   if (settings_.english_alone() && options.language == "en") return {};
   return settings_.language(options.language).status();
@@ -124,20 +133,22 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   Transcript transcript;
   transcript.language = settings_.english_alone() ? "en" : options.language;
   std::vector<float> numbers;
+  const bool by_times = options.timestamps && writer_->ends_windows();
+  const size_t step = writer_->step_frames();
   for (size_t begin = 0, used = 0; begin < spoken && !interrupted(); begin += used) {
     const size_t count = std::min(most, frames - begin);
     reader_->read(begin, count);
-    used = begin + count < frames && !options.timestamps ? reader_->quietest_end() : count;
+    used = begin + count < frames && !by_times ? reader_->quietest_end() : count;
     WindowText text{begin, used, {}, {}, true};
     TextScores scores;
     if (reader_->encode(used, options.timestamps, &numbers)) {
-      status = decoder_->encode(numbers, reader_->rows());
-      if (status.ok()) status = writer_->write(&transcript.language, &text.tokens, &scores);
+      status =
+          writer_->write(numbers, reader_->rows(), &transcript.language, &text.tokens, &scores);
     }
     if (!status.ok()) return status;
     if (options.words && !text.tokens.empty()) {
-      const size_t steps = std::max<size_t>(1, std::min(most, heard - begin) / kStep);
-      text.ends = writer_->token_ends(text.tokens.size(), steps);
+      const size_t steps = std::max<size_t>(1, std::min(most, heard - begin) / step);
+      text.times = writer_->token_times(text.tokens.size(), steps);
       text.spaced = options.translate || std::find(std::begin(kUnspaced), std::end(kUnspaced),
                                                    transcript.language) == std::end(kUnspaced);
     }
@@ -160,12 +171,12 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
 std::vector<Segment> Transcriber::segments_of(const WindowText& text, bool timestamps,
                                               size_t* used) const {
   const std::vector<int32_t>& tokens = text.tokens;
-  const size_t steps = std::max<size_t>(1, text.count / kStep);
+  const size_t steps = std::max<size_t>(1, text.count / writer_->step_frames());
   std::vector<TimedPart> parts{{0, tokens.size(), 0, steps}};
   if (timestamps && !tokens.empty()) {
     size_t used_steps = steps;
-    parts = timestamps_->cut(tokens, steps, &used_steps);
-    if (used_steps < steps) *used = kStep * used_steps;
+    parts = writer_->parts(tokens, steps, &used_steps);
+    if (used_steps < steps) *used = writer_->step_frames() * used_steps;
   }
   std::vector<Segment> segments;
   for (const TimedPart& part : parts) {
@@ -178,7 +189,7 @@ std::vector<Segment> Transcriber::segments_of(const WindowText& text, bool times
                                       : seconds(text.begin, part.end);
     segment.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(part.first),
                           tokens.begin() + static_cast<std::ptrdiff_t>(part.last));
-    if (!text.ends.empty()) segment.words = words_of(text, part);
+    if (!text.times.empty()) segment.words = words_of(text, part);
     segments.push_back(std::move(segment));
   }
   return segments;
@@ -188,16 +199,15 @@ std::vector<SpokenWord> Transcriber::words_of(const WindowText& text, const Time
   std::vector<size_t> places;  // of the tokens that are text
   std::vector<std::string_view> bytes;
   for (size_t i = part.first; i < part.last; ++i) {
-    if (text.tokens[i] >= settings_.end) continue;
+    if (!writer_->is_text(text.tokens[i])) continue;
     places.push_back(i);
     bytes.push_back(tokenizer_->token_bytes(text.tokens[i]));
   }
   std::vector<SpokenWord> words;
   for (WordTokens& word : thimble::words_of(bytes, text.spaced)) {
     const size_t first = places[word.first], last = places[word.last - 1];
-    const size_t begin = first == 0 ? 0 : text.ends[first - 1];
-    words.push_back(
-        {seconds(text.begin, begin), seconds(text.begin, text.ends[last]), std::move(word.text)});
+    words.push_back({seconds(text.begin, text.times[first].begin),
+                     seconds(text.begin, text.times[last].end), std::move(word.text)});
   }
   return words;
 }

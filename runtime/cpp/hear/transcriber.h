@@ -9,9 +9,9 @@
 #include "core/status.h"
 #include "hear/sound_reader.h"
 #include "hear/text_decoder.h"
-#include "hear/text_writer.h"
 #include "hear/timestamps.h"
 #include "hear/transcription_settings.h"
+#include "hear/window_writer.h"
 #include "tensors/tensor_program.h"
 #include "tokenizer/tokenizer.h"
 
@@ -68,12 +68,16 @@ class Transcriber {
  private:
   explicit Transcriber(std::unique_ptr<TensorProgram> program) : program_(std::move(program)) {}
   Status load_settings();
+  Status load_ctc();
+  Status load_decoder();
+  /// Fails if the encoder does not read what the reader returns.
+  Status check_sound(const TensorSpec& input) const;
   /// What was written of a window.
   struct WindowText {
     size_t begin, count;  ///< frames
     std::vector<int32_t> tokens;
-    std::vector<size_t> ends;  ///< of the tokens, in steps; none: words have no times
-    bool spaced;               ///< words begin with a space
+    std::vector<TokenTime> times;  ///< of the tokens; none: words have no times
+    bool spaced;                   ///< words begin with a space
   };
   /// Its segments, and how many of its frames they have.
   std::vector<Segment> segments_of(const WindowText& text, bool timestamps, size_t* used) const;
@@ -83,12 +87,12 @@ class Transcriber {
   double seconds(size_t frame, size_t step) const;
 
   const std::unique_ptr<TensorProgram> program_;
-  std::unique_ptr<TextDecoder> decoder_;
+  std::unique_ptr<TextDecoder> decoder_;  ///< null: there is none
   std::unique_ptr<SoundReader> reader_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TranscriptionSettings settings_;
   std::unique_ptr<Timestamps> timestamps_;
-  std::unique_ptr<TextWriter> writer_;
+  std::unique_ptr<WindowWriter> writer_;
 };
 
 }  // namespace thimble

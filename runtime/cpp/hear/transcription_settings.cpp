@@ -6,7 +6,7 @@
 namespace thimble {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 1, kBlankVersion = 2;
 
 enum Field {
   kVersionField,
@@ -19,7 +19,8 @@ enum Field {
   kSuppress,
   kBeginSuppress,
   kAlignmentHeads,
-  kDecoderHeads
+  kDecoderHeads,
+  kBlank
 };
 
 }  // namespace
@@ -29,8 +30,10 @@ Result<TranscriptionSettings> TranscriptionSettings::load(const uint8_t* data, s
   if (!table.valid()) {
     return Status::error("the settings of transcription are damaged: export the model again");
   }
+  const auto given = table.scalar<uint32_t>(kVersionField);
+  const bool has_blank = given == kBlankVersion;
   const Status version =
-      check_settings_version("transcription", table.scalar<uint32_t>(kVersionField), kVersion);
+      check_settings_version("transcription", given, has_blank ? kBlankVersion : kVersion);
   if (!version.ok()) return version;
   TranscriptionSettings settings;
   settings.start = table.scalar<int32_t>(kStart);
@@ -38,6 +41,7 @@ Result<TranscriptionSettings> TranscriptionSettings::load(const uint8_t* data, s
   settings.transcribe = table.scalar<int32_t>(kTranscribe);
   settings.translate = table.scalar<int32_t>(kTranslate);
   settings.no_timestamps = table.scalar<int32_t>(kNoTimestamps);
+  if (has_blank) settings.blank = table.scalar<int32_t>(kBlank);
   settings.suppress = table.vector<int32_t>(kSuppress).copy();
   settings.begin_suppress = table.vector<int32_t>(kBeginSuppress).copy();
   const std::vector<int32_t> heads = table.vector<int32_t>(kAlignmentHeads).copy();

@@ -40,6 +40,7 @@ struct TranscriptionSettings {
   int32_t start = 0, end = 0;  ///< the tokens around every text
   int32_t transcribe = -1, translate = -1;
   int32_t no_timestamps = 0;
+  int32_t blank = -1;                   ///< of states without a token; -1: a decoder writes texts
   std::vector<Language> languages;      ///< none: the model knows one
   std::vector<int32_t> suppress;        ///< tokens that are never written
   std::vector<int32_t> begin_suppress;  ///< nor as the first of a text

@@ -12,13 +12,26 @@
 namespace thimble {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 1, kParakeetVersion = 2;
 constexpr double kPi = 3.14159265358979323846;
 constexpr double kLeastEnergy = 1e-10;
-constexpr size_t kMostFrame = 1u << 16;  // samples, more than any model has
-constexpr size_t kTogether = 512;        // frames whose samples are read at once
+constexpr double kAddedEnergy = 0x1p-24;  // of Parakeet
+constexpr double kLeastDeviation = 1e-5;  // which is added to it
+constexpr size_t kMostFrame = 1u << 16;   // samples, more than any model has
+constexpr size_t kTogether = 512;         // frames whose samples are read at once
 
-enum Field { kVersionField, kSamplingRate, kFrame, kHop, kMels, kSamples, kFilters };
+enum Field {
+  kVersionField,
+  kSamplingRate,
+  kFrame,
+  kHop,
+  kMels,
+  kSamples,
+  kFilters,
+  kExtractor,
+  kWinLength,
+  kPreemphasis
+};
 
 Status damaged(const std::string& what) {
   return Status::error("the settings of log-mel features are damaged (" + what +
@@ -40,20 +53,31 @@ std::vector<size_t> radixes_of(size_t size) {
 Result<LogMelSettings> LogMelSettings::load(const uint8_t* data, size_t size) {
   const FlatbufferTable table = flatbuffer_root(data, size, "THLM");
   if (!table.valid()) return damaged("they are something else");
-  const Status version =
-      check_settings_version("log-mel features", table.scalar<uint32_t>(kVersionField), kVersion);
-  if (!version.ok()) return version;
   LogMelSettings settings;
+  settings.extractor = static_cast<Extractor>(table.scalar<uint8_t>(kExtractor));
+  const bool of_whisper = settings.extractor == Extractor::kWhisper;
+  const Status version =
+      check_settings_version("log-mel features", table.scalar<uint32_t>(kVersionField),
+                             of_whisper ? kVersion : kParakeetVersion);
+  if (!version.ok()) return version;
+  if (settings.extractor > Extractor::kParakeet) return damaged("another extractor");
   settings.sampling_rate = table.scalar<int32_t>(kSamplingRate);
   settings.n_fft = table.scalar<uint32_t>(kFrame);
   settings.hop_length = table.scalar<uint32_t>(kHop);
   settings.n_mels = table.scalar<uint32_t>(kMels);
   settings.n_samples = table.scalar<uint32_t>(kSamples);
+  settings.win_length = table.scalar<uint32_t>(kWinLength);
+  if (settings.win_length == 0) settings.win_length = settings.n_fft;
+  settings.preemphasis = table.scalar<float>(kPreemphasis);
   const auto filters = table.vector<float>(kFilters);
   const size_t n_fft = settings.n_fft, hop = settings.hop_length, samples = settings.n_samples;
   if (settings.sampling_rate < 1 || n_fft < 2 || n_fft > kMostFrame || hop < 1 || samples < hop ||
       samples <= n_fft || samples > std::numeric_limits<int32_t>::max()) {
     return damaged("a frame of " + std::to_string(n_fft) + " samples");
+  }
+  if (settings.win_length < 2 || settings.win_length > n_fft ||
+      !std::isfinite(settings.preemphasis)) {
+    return damaged("a window of " + std::to_string(settings.win_length) + " samples");
   }
   if (settings.n_mels < 1 || filters.size() / settings.n_mels != settings.bins() ||
       filters.size() % settings.n_mels != 0) {
@@ -68,9 +92,15 @@ LogMel::LogMel(LogMelSettings settings)
   const size_t size = settings_.n_fft, bins = settings_.bins();
   for (size_t i = 0; i < size; ++i) {
     const double angle = 2 * kPi * static_cast<double>(i) / static_cast<double>(size);
-    window_.push_back(0.5 - 0.5 * std::cos(angle));
     cosines_.push_back(std::cos(angle));
     sines_.push_back(-std::sin(angle));
+  }
+  const size_t length = settings_.win_length, before = (size - length) / 2;
+  const size_t period = settings_.extractor == Extractor::kWhisper ? length : length - 1;
+  window_.resize(size);
+  for (size_t i = 0; i < length; ++i) {
+    const double angle = 2 * kPi * static_cast<double>(i) / static_cast<double>(period);
+    window_[before + i] = 0.5 - 0.5 * std::cos(angle);
   }
   for (size_t mel = 0; mel < settings_.n_mels; ++mel) {
     const float* filter = &settings_.filters[mel * bins];
@@ -85,13 +115,35 @@ LogMel::LogMel(LogMelSettings settings)
 }
 
 size_t LogMel::frames(const ResampledSound& sound) const {
+  if (settings_.extractor == Extractor::kParakeet) {
+    return std::max<size_t>(sound.size() / settings_.hop_length, kLeastFrames);
+  }
   return std::max<size_t>(sound.size(), settings_.n_samples) / settings_.hop_length;
+}
+
+void LogMel::read(const ResampledSound& sound, int64_t begin, std::vector<float>* samples) const {
+  if (settings_.extractor == Extractor::kParakeet) {
+    std::vector<float> from(samples->size() + 1);  // with the one before
+    sound.read(begin - 1, from.size(), from.data());
+    const auto end = static_cast<int64_t>(sound.size());
+    for (size_t i = 0; i < samples->size(); ++i) {
+      const bool inside = begin + static_cast<int64_t>(i) < end;
+      (*samples)[i] = inside ? from[i + 1] - settings_.preemphasis * from[i] : 0;
+    }
+    return;
+  }
+  const auto end = static_cast<int64_t>(std::max<size_t>(sound.size(), settings_.n_samples));
+  sound.read(begin, samples->size(), samples->data());
+  for (size_t i = 0; i < samples->size(); ++i) {  // reflected at both ends
+    const int64_t at = begin + static_cast<int64_t>(i);
+    if (at < 0) sound.read(-at, 1, &(*samples)[i]);
+    if (at >= end) sound.read(2 * (end - 1) - at, 1, &(*samples)[i]);
+  }
 }
 
 void LogMel::compute(const ResampledSound& sound, size_t first, size_t count,
                      float* features) const {
   const size_t size = settings_.n_fft, hop = settings_.hop_length, bins = settings_.bins();
-  const auto end = static_cast<int64_t>(std::max<size_t>(sound.size(), settings_.n_samples));
   std::vector<float> samples;
   std::vector<double> frames(2 * size), energies(2 * bins);
   Scratch scratch(size);
@@ -100,12 +152,7 @@ void LogMel::compute(const ResampledSound& sound, size_t first, size_t count,
     const int64_t begin =
         static_cast<int64_t>((first + done) * hop) - static_cast<int64_t>(size / 2);
     samples.resize((now - 1) * hop + size);
-    sound.read(begin, samples.size(), samples.data());
-    for (size_t i = 0; i < samples.size(); ++i) {  // reflected at both ends
-      const int64_t at = begin + static_cast<int64_t>(i);
-      if (at < 0) sound.read(-at, 1, &samples[i]);
-      if (at >= end) sound.read(2 * (end - 1) - at, 1, &samples[i]);
-    }
+    read(sound, begin, &samples);
     for (size_t i = 0; i < now; i += 2) {
       const size_t both = std::min<size_t>(2, now - i);
       std::fill(frames.begin(), frames.end(), 0.0);
@@ -170,6 +217,10 @@ void LogMel::write(const double* energies, size_t stride, float* features) const
     const float* filter = &settings_.filters[mel * bins];
     double energy = 0;
     for (size_t i = bands_[mel].begin; i < bands_[mel].end; ++i) energy += filter[i] * energies[i];
+    if (settings_.extractor == Extractor::kParakeet) {
+      features[mel * stride] = static_cast<float>(std::log(energy + kAddedEnergy));
+      continue;
+    }
     // Not std::max(): it would hide a NaN.
     features[mel * stride] =
         static_cast<float>(std::log10(energy < kLeastEnergy ? kLeastEnergy : energy));
@@ -179,6 +230,19 @@ void LogMel::write(const double* energies, size_t stride, float* features) const
 void LogMel::normalize(float largest, size_t count, float* features) {
   for (size_t i = 0; i < count; ++i) {
     features[i] = std::max(features[i], largest - kRange) / 4 + 1;
+  }
+}
+
+float LogMel::silence() { return static_cast<float>(std::log(2 * kAddedEnergy)); }
+
+void LogMel::standardize(size_t count, float* feature) {
+  double mean = 0, squares = 0;
+  for (size_t i = 0; i < count; ++i) mean += feature[i];
+  mean /= static_cast<double>(count);
+  for (size_t i = 0; i < count; ++i) squares += (feature[i] - mean) * (feature[i] - mean);
+  const double deviation = std::sqrt(squares / static_cast<double>(count - 1)) + kLeastDeviation;
+  for (size_t i = 0; i < count; ++i) {
+    feature[i] = static_cast<float>((feature[i] - mean) / deviation);
   }
 }
 

@@ -55,8 +55,12 @@ int write_features(const Pcm& pcm, const std::vector<uint8_t>& blob) {
       std::copy_n(&part[mel * count], count, &features[mel * frames + first]);
     }
   }
-  const float largest = *std::max_element(features.begin(), features.end());
-  LogMel::normalize(largest, features.size(), features.data());
+  if (log_mel.settings().extractor == Extractor::kParakeet) {
+    for (size_t mel = 0; mel < n_mels; ++mel) LogMel::standardize(frames, &features[mel * frames]);
+  } else {
+    const float largest = *std::max_element(features.begin(), features.end());
+    LogMel::normalize(largest, features.size(), features.data());
+  }
   write(features);
   return 0;
 }

@@ -51,7 +51,7 @@ Status Checker::check_all() {
 
 void Checker::check_tables() {
   for (const Slot& slot : program_.slots) {
-    check(slot.height <= kMostSegmentRows && uint64_t{slot.height} * slot.width <= kMostSample &&
+    check(slot.height <= kMostSampleRows && uint64_t{slot.height} * slot.width <= kMostSample &&
               (!program_.by_sample || slot.is_per_segment()),
           "a slot has " + std::to_string(slot.height) + " rows of a sample");
     check(slot.width >= 1 && slot.width <= kMostWidth &&

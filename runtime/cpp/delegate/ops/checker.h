@@ -12,6 +12,8 @@ namespace thimble::cpu {
 constexpr size_t kMostHeads = size_t{1} << 12;
 /// The same of the rows of a segment that is run as a whole.
 constexpr size_t kMostSegmentRows = size_t{1} << 17;
+/// The same of the rows of a sample, which may be the pixels of a picture.
+constexpr size_t kMostSampleRows = size_t{1} << 20;
 
 /// Checks what the numbers of a program refer to, keeps the first error, and sets what Program
 /// derives from them. Each function returns whether there was no error so far.

@@ -17,6 +17,11 @@ class Heights {
   size_t of(uint32_t slot) const { return now_[slot] == 0 ? planned_[slot] : now_[slot]; }
   bool is_whole(uint32_t slot) const { return of(slot) == planned_[slot]; }
 
+  /// Whether a slot has as much of its rows as another.
+  bool has_part_of(uint32_t slot, uint32_t other) const {
+    return of(slot) * planned_[other] == of(other) * planned_[slot];
+  }
+
   /// Returns whether a slot can have so many rows: it has the same for each value that it holds.
   bool set(uint32_t slot, size_t rows) {
     if (rows < 1 || rows > planned_[slot] || (now_[slot] != 0 && now_[slot] != rows)) return false;

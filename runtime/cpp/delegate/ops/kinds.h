@@ -24,6 +24,7 @@
 #include "delegate/ops/pool.h"
 #include "delegate/ops/pool_rows.h"
 #include "delegate/ops/positions.h"
+#include "delegate/ops/relative_scores.h"
 #include "delegate/ops/rotate.h"
 #include "delegate/ops/sample_norm.h"
 #include "delegate/ops/segment_attention.h"
@@ -39,6 +40,6 @@ using OpKind =
                  SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
                  LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp, PatchesOp,
                  ConcatenateOp, NarrowOp, ConstantOp, AffineOp, GatherOp, PoolRowsOp, DepthwiseOp,
-                 SampleNormOp, LstmOp>;
+                 SampleNormOp, LstmOp, RelativeScoresOp>;
 
 }  // namespace thimble::cpu

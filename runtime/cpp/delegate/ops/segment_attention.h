@@ -32,8 +32,9 @@ struct SegmentAttentionOp {
   void walk(RowNeeds* rows) const;
   bool shorten(Heights* heights) const {
     const bool fits = heights->of(key) == heights->of(value) && count() == 1;
-    const bool whole = heights->is_whole(query) && heights->is_whole(key);
-    return fits && (whole || !biased) && heights->by_row(query, output);
+    const bool alike =
+        !biased || (heights->has_part_of(key, query) && heights->has_part_of(bias, query));
+    return fits && alike && heights->by_row(query, output);
   }
   WorkspaceNeeds needs(const Program& program, const kernels::Variant&, size_t) const;
   size_t count() const { return parts == 0 ? 1 : parts; }

@@ -41,7 +41,7 @@ bool Window::shorten(size_t numbers) {
 void Window::check(uint32_t output, Checker* checker) const {
   vertical.check(checker);
   horizontal.check(checker);
-  checker->check(outputs() <= kMostSegmentRows && taps() <= kernels::kMostColumns,
+  checker->check(outputs() <= kMostSampleRows && taps() <= kernels::kMostColumns,
                  "has " + std::to_string(outputs()) + " windows");
   checker->has_height(output, static_cast<size_t>(outputs()));
 }

@@ -166,10 +166,10 @@ bool windows_see_what_is_inside() {
   return true;
 }
 
-constexpr uint32_t kMostRows = 41;
+constexpr uint32_t kMostRows = 41, kRoom = 24;
 
 /// A sound of any length: a step of two rows, a norm of all, a depthwise convolution, rotation and
-/// attention.
+/// attention, also by distances.
 class SoundModel : public test::ProgramBuilder {
  public:
   /// \param rows that a sound has at most.
@@ -192,8 +192,11 @@ class SoundModel : public test::ProgramBuilder {
     constexpr size_t kAngles = kMostRows * kColumns / 4;
     add_op(cpu::RotateOp{along, along, 2, add_floats(kAngles, 0, 1), add_floats(kAngles, 0, 1)});
     const uint32_t attended = add(kColumns, steps), output = add(kColumns, steps);
+    const uint32_t scores = add(steps, 2 * steps);
+    add_op(cpu::RelativeScoresOp{
+        along, scores, add_weight(2 * 2 * kRoom, kColumns / 2, kernels::WeightFormat::kFloat32)});
     add_op(cpu::SegmentAttentionOp{along, 0, first, 0, first, 0, attended, 2, 2, 0.4f, 0,
-                                   UINT32_MAX, 1});
+                                   UINT32_MAX, 1, 0, scores, true, true});
     add_op(linear(attended, output, add_weight(kColumns, kColumns, kernels::WeightFormat::kInt8)));
     program.outputs = {{cpu::Role::kRows, output}};
   }
@@ -322,7 +325,19 @@ const test::Damage kDamages[] = {
     {[](cpu::Program* p) { p->shorter = {0}; }, "it cannot run on shorter samples"},
 };
 
-bool damaged_programs() { return test::all_are_refused(SamplesModel().program, kDamages); }
+const test::Damage kSoundDamages[] = {
+    {[](cpu::Program* p) { first<cpu::RelativeScoresOp>(p).weight = 99; }, "uses weight 99 of"},
+    {[](cpu::Program* p) { first<cpu::RelativeScoresOp>(p).weight = 0; }, "has heads of 60"},
+    {[](cpu::Program* p) { first<cpu::RelativeScoresOp>(p).input = 0; },
+     "wants 41 columns in slot"},
+    {[](cpu::Program* p) { p->weights[first<cpu::RelativeScoresOp>(p).weight].rows = 2 * 2 * 16; },
+     "with the distances of 21 rows"},
+};
+
+bool damaged_programs() {
+  return test::all_are_refused(SamplesModel().program, kDamages) &&
+         test::all_are_refused(SoundModel(kMostRows).program, kSoundDamages);
+}
 
 }  // namespace
 
