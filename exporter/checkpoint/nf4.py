@@ -121,8 +121,6 @@ class Nf4Weights:
             octets = self._weights.dtype(name).itemsize
             lengths = {"": -(-rows * columns // 2) // octets, "absmax": blocks, "quant_map": 16}
             if nested:
-                if self._weights.dtype(f"{name}.absmax") is not torch.uint8:
-                    raise ValueError("nested blocks whose absmax is not of bytes")
                 lengths |= {"nested_absmax": -(-blocks // nested), "nested_quant_map": 256}
             if min(*state.shape, state.block) < 1 or state.nested_block < 0:
                 raise ValueError(f"the shape {state.shape} in blocks of {state.block}")
@@ -139,4 +137,9 @@ class Nf4Weights:
                     f"{self._path}: {full} is {shape}, where a weight of {state.shape} has "
                     f"{length} numbers in it; download the files again."
                 )
+        if nested and (dtype := self._weights.dtype(f"{name}.absmax")) is not torch.uint8:
+            raise ExportError(
+                f"{self._path}: {name}.absmax is of {dtype}, but nested blocks have bytes; "
+                "download the files again."
+            )
         return state
