@@ -10,7 +10,7 @@ from torch import Tensor
 
 from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
+from exporter.checkpoint.hugging_face import NamedTensors, open_all, open_files, stored_names
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 from exporter.json_object import read_object
@@ -45,7 +45,7 @@ def open_encoder(directory: Path, dense: Sequence[Path] = ()) -> Checkpoint[AnyE
     names = {_bare(name): name for name in stored_names(files)}
     weights: Weights = NamedTensors(files, names)
     if dense:
-        weights = _Together(weights, list(map(_open_dense, dense)))
+        weights = _Together(weights, list(map(open_all, dense)))
     name = directory.resolve().name
     return Checkpoint(config, directory, name, weights, _with_dense(family))
 
@@ -75,11 +75,6 @@ def _with_dense(family: Family[AnyEncoderSpec]) -> Family[AnyEncoderSpec]:
         return Stored((name,)) if name.startswith(_DENSE) else family.stored(spec, name)
 
     return replace(family, stored=stored)
-
-
-def _open_dense(directory: Path) -> NamedTensors:
-    files = open_files(directory)
-    return NamedTensors(files, {name: name for name in stored_names(files)})
 
 
 class _Together:

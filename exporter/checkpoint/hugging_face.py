@@ -25,6 +25,7 @@ from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 from exporter.models.families import Family, get_family, language_fields
+from exporter.models.family import Spec
 from exporter.models.spec import DecoderSpec
 
 
@@ -55,6 +56,29 @@ class NamedTensors:
     def release(self) -> None:
         for file in self._files:
             file.release()
+
+
+def open_all(directory: Path) -> NamedTensors:
+    """Maps the tensors of a directory, by their stored names.
+
+    Raises:
+        ExportError: there are none, or a file is damaged.
+    """
+    files = open_files(directory)
+    return NamedTensors(files, {name: name for name in stored_names(files)})
+
+
+def read_spec(directory: Path, family: Family[Spec]) -> Spec:
+    """Returns what a directory's config.json says of a model of this family.
+
+    Raises:
+        ExportError: it is missing, damaged or unsupported.
+    """
+    path = directory / CONFIG
+    try:
+        return family.spec(read_object(path))
+    except ExportError as error:
+        raise ExportError(f"{path}: {error}") from None
 
 
 class LanguageWeights(NamedTensors):

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import torch
 
-from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
-from exporter.errors import ExportError
+from exporter.checkpoint.hugging_face import open_all, read_spec
 from exporter.hearing.calibration import raw_calibration
 from exporter.hearing.methods import ENCODER, TEXT_DECODER
 from exporter.hearing.quantize import quantize
@@ -24,7 +22,6 @@ from exporter.hearing.waveform import (
     read_waveform,
     write_waveform,
 )
-from exporter.json_object import read_object
 from exporter.listener import Listener
 from exporter.models.moonshine import (
     FAMILY,
@@ -49,14 +46,9 @@ def open_moonshine(directory: Path, recordings: Path | None = None) -> HearingSo
     Raises:
         ExportError: a file is missing or damaged, or the model is not supported.
     """
-    path = directory / CONFIG
-    try:
-        config = FAMILY.spec(read_object(path))
-    except ExportError as error:
-        raise ExportError(f"{path}: {error}") from None
-    files = open_files(directory)
-    weights = NamedTensors(files, {name: name for name in stored_names(files)})
-    checkpoint = Checkpoint(config, directory, directory.resolve().name, weights, FAMILY)
+    config = read_spec(directory, FAMILY)
+    name = directory.resolve().name
+    checkpoint = Checkpoint(config, directory, name, open_all(directory), FAMILY)
     ends, most_tokens = read_ends(directory, config.vocab_size)
     most_tokens = min(most_tokens or config.max_position_embeddings, config.max_position_embeddings)
     sound = _waveform(directory, most_tokens)

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import torch
 
-from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
+from exporter.checkpoint.hugging_face import open_all, read_spec
 from exporter.errors import ExportError
 from exporter.hearing.calibration import calibration_features
 from exporter.hearing.log_mel import LEAST_FRAMES, LOG_MEL, read_parakeet, write_log_mel
@@ -14,7 +13,6 @@ from exporter.hearing.methods import ENCODER
 from exporter.hearing.quantize import quantize_parakeet
 from exporter.hearing.source import HearingSource, model_facts
 from exporter.hearing.transcription import TRANSCRIPTION, Transcription, write_transcription
-from exporter.json_object import read_object
 from exporter.listener import Listener
 from exporter.models.parakeet import FAMILY, Parakeet
 from exporter.module.shorter import Shorter
@@ -30,14 +28,9 @@ def open_parakeet(directory: Path, recordings: Path | None = None) -> HearingSou
     Raises:
         ExportError: a file is missing or damaged, or the model is not supported.
     """
-    path = directory / CONFIG
-    try:
-        config = FAMILY.spec(read_object(path))
-    except ExportError as error:
-        raise ExportError(f"{path}: {error}") from None
-    files = open_files(directory)
-    weights = NamedTensors(files, {name: name for name in stored_names(files)})
-    checkpoint = Checkpoint(config, directory, directory.resolve().name, weights, FAMILY)
+    config = read_spec(directory, FAMILY)
+    name = directory.resolve().name
+    checkpoint = Checkpoint(config, directory, name, open_all(directory), FAMILY)
     sound = read_parakeet(directory, config.subsampling_factor)
     if sound.n_mels != config.num_mel_bins:
         raise ExportError(

@@ -10,7 +10,7 @@ import torch
 from exporter.catalogue.hearing import CTRANSLATE2, is_ctranslate2
 from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
+from exporter.checkpoint.hugging_face import open_all, read_spec
 from exporter.errors import ExportError
 from exporter.file.pte import TOKENIZER
 from exporter.hearing.calibration import read_calibration
@@ -157,15 +157,10 @@ def open_whisper(directory: Path) -> Checkpoint[WhisperSpec]:
     if is_ctranslate2(directory):
         tensors = WhisperTensors(directory / CTRANSLATE2)
         return _checked(Checkpoint(tensors.spec, directory, _name(directory), tensors, FAMILY))
-    path = directory / CONFIG
-    try:
-        config = FAMILY.spec(read_object(path))
-    except ExportError as error:
-        raise ExportError(f"{path}: {error}") from None
+    config = read_spec(directory, FAMILY)
     weights = open_one_file(directory, config)
     if weights is None:
-        files = open_files(directory)
-        weights = NamedTensors(files, {name: name for name in stored_names(files)})
+        weights = open_all(directory)
     return _checked(Checkpoint(config, directory, _name(directory), weights, FAMILY))
 
 

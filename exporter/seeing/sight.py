@@ -7,11 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exporter.catalogue.weight_files import CONFIG
 from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.hugging_face import NamedTensors, open_files, stored_names
+from exporter.checkpoint.hugging_face import NamedTensors, open_files, read_spec, stored_names
 from exporter.errors import ExportError
-from exporter.json_object import read_object
 from exporter.listener import Listener
 from exporter.models import siglip
 from exporter.module.quantize_layers import linears_of
@@ -79,11 +77,8 @@ def open_sight(directory: Path, scheme: Scheme, images: Path | None, listener: L
     Raises:
         ExportError: a file is missing, or damaged, or asks for what is not supported.
     """
-    path, kind = directory / CONFIG, kind_of(directory)
-    try:
-        spec = kind.family.spec(read_object(path))
-    except ExportError as error:
-        raise ExportError(f"{path}: {error}") from None
+    kind = kind_of(directory)
+    spec = read_spec(directory, kind.family)
     settings = read_picture_settings(directory)
     _require_fitting(directory, spec, settings)
     files = open_files(directory)
