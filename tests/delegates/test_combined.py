@@ -306,7 +306,8 @@ def test_a_hidden_size_that_one_of_them_lacks_goes_to_the_next() -> None:
 def gemma4(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with windows, and layers that attend to the keys and values of others."""
     directory = tmp_path_factory.mktemp("gemma4")
-    shape = {**GEMMA4, "hidden_activation": "silu", "vocab_size": 4096}
+    shape = {**GEMMA4, "hidden_activation": "silu", "vocab_size": 4096, "num_hidden_layers": 4}
+    shape |= {"layer_types": GEMMA4["layer_types"][:4], "num_kv_shared_layers": 2}
     tables = {"vocab_size_per_layer_input": 4096, "max_position_embeddings": 512}
     reference_model(Case("gemma4_text", "shared", {**shape, **tables})).save_pretrained(directory)
     (directory / "tokenizer.json").symlink_to(EMBEDDED / "tokenizer.json")

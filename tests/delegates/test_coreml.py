@@ -16,7 +16,6 @@ from support.decoder_specs import SMALL, varied
 from support.expert_models import CLAMPED, EXPERTS, expert_model
 from support.exported import Quiet, feed
 from support.small_models import PLAIN_RTN8, float_twin, quantized_model, random_model, round_rope
-from support.tiers import soaked_rows
 from torch import Tensor
 
 import exporter.capture.program
@@ -122,10 +121,10 @@ def test_prefill_and_decode_agree_through_the_state(int4: Case) -> None:
     require_agreement(int4, some_tokens(int4.model.config, LENGTHS), LENGTHS)
 
 
-@pytest.mark.check
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("experts", "scheme"),
-    [(EXACT, Scheme("rtn4")), *soaked_rows([(EXPERTS, Scheme("none"))])],
+    [(EXACT, Scheme("rtn4")), (EXPERTS, Scheme("none"))],
     ids=["clamped", "normalized"],
 )
 def test_mixtures_of_experts(experts: ExpertsSpec, scheme: Scheme, tmp_path: Path) -> None:
@@ -237,7 +236,7 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
             Scheme("rtn4").with_types(WIDE),
             {},
             [MIL_pb2.DataType.INT8] * 3 + [MIL_pb2.DataType.INT4] * 3 + [MIL_pb2.DataType.INT8] * 2,
-            marks=pytest.mark.check,
+            marks=pytest.mark.soak,
         ),
     ],
 )

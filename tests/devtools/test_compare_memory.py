@@ -86,7 +86,7 @@ def most_held(request: CompareRequest, monkeypatch: pytest.MonkeyPatch) -> tuple
     return outcome, max(held), max(read)
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_more_layers_need_no_more_memory(
     five_layers: Path,
     five_layers_pte: Path,

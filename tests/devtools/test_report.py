@@ -298,7 +298,7 @@ def test_text_from_elsewhere_stays_text(profile: Profile) -> None:
     assert page.count("</script>") == 2  # the data's, and that of the page's own script
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_pages_of_large_models_stay_small(recorded: Recorded) -> None:
     """80 layers and 300 calls: what is summed up does not grow with calls."""
     profile = load_profile(*recorded("embedded_cpu_pte"))

@@ -46,8 +46,9 @@ def test_the_family_is_one_short_file() -> None:
     ("delegate", "scheme"),
     [
         ("cpu", Scheme("gptq4")),
-        ("xnnpack", Scheme("none")),
-        *soaked_rows([("xnnpack", Scheme("gptq4")), ("cpu", Scheme("none"))]),
+        *soaked_rows(
+            [("xnnpack", Scheme("none")), ("xnnpack", Scheme("gptq4")), ("cpu", Scheme("none"))]
+        ),
     ],
 )
 def test_it_is_exported_and_finds_eagers_logits(

@@ -16,7 +16,7 @@ PROMPT = "Once upon a time, there was a little girl who"
 TOKENS = 64
 
 
-@pytest.fixture(scope="module", params=[smollm2, pytest.param(gemma3, marks=pytest.mark.soak)])
+@pytest.fixture(scope="module", params=[smollm2, gemma3])
 def gguf(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return request.param(tmp_path_factory.mktemp("model"))
 
@@ -53,7 +53,7 @@ def text_of_transformers(path: Path) -> str:
     return tokenizer.decode(made[0, prompt.shape[1] :])
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_the_runner_generates_what_transformers_generates(
     gguf: Path, cpp_build: Path, tmp_path: Path
 ) -> None:

@@ -155,7 +155,7 @@ def test_a_limit_and_shots_are_the_harness_own(
         pytest.param(
             ("--tasks", "story_lost"),
             "the data of story_lost cannot be loaded (",
-            marks=pytest.mark.check,
+            marks=pytest.mark.soak,
         ),
         (
             ("--tasks", "story_bytes", "--against", "llama3"),

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.tiers import soaked_rows
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchao.quantization import IntxUnpackedToInt8Tensor
@@ -152,11 +151,8 @@ def test_dequantized_is_values_times_scales() -> None:
     assert torch.equal(weight.dequantize(), torch.tensor([[-4.0, 3.5, 2.0, 0.0]]))
 
 
-@pytest.mark.check
-@pytest.mark.parametrize(
-    ("bits", "head_bits"),
-    [(4, 8), *soaked_rows([(4, 4), (8, 8)])],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("bits", "head_bits"), [(4, 8), (4, 4), (8, 8)])
 def test_xnnpack_takes_every_linear_and_computes_the_same(bits: int, head_bits: int) -> None:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower

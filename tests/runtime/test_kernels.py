@@ -58,11 +58,12 @@ def aarch64_build() -> Path:
     return BUILD
 
 
-def runs_in(directory: Path, *prefix: str) -> Run:
+def runs_in(directory: Path, *prefix: str, one_of: int = 1) -> Run:
+    environment = {**os.environ, "THIMBLE_ONE_OF": str(one_of)}
+
     def call(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*prefix, directory / program, *arguments], capture_output=True, text=True
-        )
+        command = [*prefix, directory / program, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
 
     return call
 
@@ -75,8 +76,8 @@ def host(cpp_build: Path) -> Run:
 
 @pytest.fixture(scope="session")
 def arm(aarch64_build: Path) -> Run:
-    """Runs a test program of Arm's build on a CPU that has everything."""
-    return runs_in(aarch64_build, QEMU, "-cpu", "max")
+    """Runs a test program of Arm's build, with some of its shapes, on a CPU that has everything."""
+    return runs_in(aarch64_build, QEMU, "-cpu", "max", one_of=4)
 
 
 @pytest.fixture(scope="session", params=["host", pytest.param("arm", marks=pytest.mark.check)])
@@ -129,6 +130,13 @@ def test_variants_of_this_cpu(cpp_build: Path) -> None:
 def test_variants_of_arm(aarch64_build: Path, cpu: str, expected: list[str]) -> None:
     program = aarch64_build / "kernel_select_test"
     assert supported(QEMU, "-cpu", cpu, program) == expected
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("program", SLOW)
+def test_every_shape_on_arm(aarch64_build: Path, program: str) -> None:
+    result = runs_in(aarch64_build, QEMU, "-cpu", "max")(program)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.check

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -24,6 +26,15 @@ bool equal_bits(const std::vector<Value>& a, const std::vector<Value>& b) {
 inline bool expect(bool condition, const char* what) {
   if (!condition) std::fprintf(stderr, "expected %s\n", what);
   return condition;
+}
+
+/// Whether a test goes on with the next of its shapes. Where the environment has THIMBLE_ONE_OF, one
+/// of as many is chosen, always the same ones: sanitized and emulated programs are slow.
+inline bool is_chosen() {
+  static const char* const one_of = std::getenv("THIMBLE_ONE_OF");
+  static const uint32_t count = one_of == nullptr ? 1 : std::max(1, std::atoi(one_of));
+  static uint32_t shape = 0;
+  return (shape++ * 2654435761u >> 16) % count == 0;  // Knuth's multiplicative hash
 }
 
 /// Runs the cases that the command line names, or all; exits 0 when all are there and passed.

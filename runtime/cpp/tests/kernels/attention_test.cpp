@@ -19,6 +19,7 @@ using namespace thimble::kernels;
 using thimble::test::AlignedBuffer;
 using thimble::test::Case;
 using thimble::test::expect;
+using thimble::test::is_chosen;
 using thimble::test::Numbers;
 
 constexpr double kEpsilon = 0x1p-24;
@@ -244,6 +245,7 @@ void show(const Shape& shape, CacheType type) {
 }
 
 bool check(const Shape& shape, float size) {
+  if (!is_chosen()) return true;
   for (CacheType type : kTypes) {
     const Problem problem(shape, type, size);
     const std::vector<float> expected = problem.run(scalar::kVariant);
