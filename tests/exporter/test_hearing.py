@@ -25,7 +25,7 @@ from support.hearing import (
     write_wav,
 )
 from support.real_models import recordings, whisper
-from support.tiers import checked
+from support.tiers import checked, soaked
 
 from exporter.commands.cli import main
 from exporter.errors import ExportError
@@ -344,37 +344,35 @@ def test_whisper_tiny_in_8_bits(cpp_build: Path, tmp_path: Path) -> None:
     assert (tmp_path / "rtn8.pte").stat().st_size < 45e6
 
 
-@pytest.mark.check
-def test_whisper_tiny(cpp_build: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("recording", [*soaked([0]), *checked([1])], ids=["44 s", "10 s"])
+def test_whisper_tiny(recording: int, cpp_build: Path, tmp_path: Path) -> None:
     """Real weights on real speech: token by token as transformers, of sound of up to 30 s."""
     model = whisper(tmp_path)
     options = HearingOptions(tmp_path / "tiny.en", tmp_path / "w.pte", FLOATS)
     result = export_hearing(options, Quiet())
     one_call(result)
-    for file in recordings(tmp_path):
-        command: list[str | Path] = [cpp_build / "sound_cli", "samples", file, str(RATE)]
-        samples = np.frombuffer(subprocess.run(command, capture_output=True).stdout, "<f4")
-        noise = np.random.default_rng(0).normal(0, 0.01, 9 * RATE).astype("<f4")
-        quiet = transcribe(
-            cpp_build, result.out, "--audio", write_wav(tmp_path / "noise.wav", noise)
-        )
-        assert quiet["text"] == ""
-        for part in (samples[: 30 * RATE], samples[-9 * RATE :], samples[: 2 * RATE]):
-            path = write_wav(tmp_path / "x.wav", part)
-            got = transcribe(cpp_build, result.out, "--audio", path)
-            expected = model.generate(features_of(part, 30), do_sample=False)
-            assert got["segments"][0]["tokens"] == text_tokens(expected, range(50256, 50363))
-        whole = transcribe(cpp_build, result.out, "--audio", file, "--timestamps", "word")
-        right = segments_of(model, samples, 30, return_token_timestamps=True)
-        words = words_of(right, tmp_path / "tiny.en" / "tokenizer.json", 50256, "english")
-        spoken_words = [word for segment in whole["segments"] for word in segment["words"]]
-        for word, (begin, end, text) in zip(spoken_words, words, strict=True):
-            assert word["word"] == text
-            assert (word["start"], word["end"]) == pytest.approx((begin, end), abs=0.006)
-        assert [(one["start"], one["end"]) for one in whole["segments"]] == [
-            (one["start"], one["end"]) for one in right
-        ]
-        said = [[token for token in one["tokens"] if token < 50256] for one in right]
-        assert [
-            [token for token in one["tokens"] if token < 50256] for one in whole["segments"]
-        ] == said
+    file = recordings(tmp_path)[recording]
+    command: list[str | Path] = [cpp_build / "sound_cli", "samples", file, str(RATE)]
+    samples = np.frombuffer(subprocess.run(command, capture_output=True).stdout, "<f4")
+    noise = np.random.default_rng(0).normal(0, 0.01, 9 * RATE).astype("<f4")
+    quiet = transcribe(cpp_build, result.out, "--audio", write_wav(tmp_path / "noise.wav", noise))
+    assert quiet["text"] == ""
+    for part in (samples[: 30 * RATE], samples[-9 * RATE :], samples[: 2 * RATE]):
+        path = write_wav(tmp_path / "x.wav", part)
+        got = transcribe(cpp_build, result.out, "--audio", path)
+        expected = model.generate(features_of(part, 30), do_sample=False)
+        assert got["segments"][0]["tokens"] == text_tokens(expected, range(50256, 50363))
+    whole = transcribe(cpp_build, result.out, "--audio", file, "--timestamps", "word")
+    right = segments_of(model, samples, 30, return_token_timestamps=True)
+    words = words_of(right, tmp_path / "tiny.en" / "tokenizer.json", 50256, "english")
+    spoken_words = [word for segment in whole["segments"] for word in segment["words"]]
+    for word, (begin, end, text) in zip(spoken_words, words, strict=True):
+        assert word["word"] == text
+        assert (word["start"], word["end"]) == pytest.approx((begin, end), abs=0.006)
+    assert [(one["start"], one["end"]) for one in whole["segments"]] == [
+        (one["start"], one["end"]) for one in right
+    ]
+    said = [[token for token in one["tokens"] if token < 50256] for one in right]
+    assert [
+        [token for token in one["tokens"] if token < 50256] for one in whole["segments"]
+    ] == said
