@@ -75,6 +75,7 @@ def build(
     targets: tuple[str, ...] = (),
     source: ExecutorchSource | None = None,
     progress: Progress | None = None,
+    search: bool = False,
 ) -> Build:
     """Builds what is out of date; configures only if necessary.
 
@@ -85,6 +86,7 @@ def build(
         targets: of CMake, such as PRODUCTS; none: all.
         source: ExecuTorch's, of which the runtime is then compiled too; SOURCE_PRESETS need it.
         progress: is called with the number of finished steps and of all.
+        search: looks again for libraries that were not found when it was configured.
 
     Raises:
         BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with
@@ -111,6 +113,8 @@ def build(
         if not configured:
             options = [f"-D{name}={value}" for name, value in settings.items()]
             _run([cmake, "--preset", preset, "-B", directory, "--fresh", *options], environment)
+        elif search:
+            _run([cmake, directory], environment)
         output = _run([ninja, "-C", directory, *targets], environment, progress)
     idle = configured and "no work to do" in output
     return Build(directory, 0.0 if idle else time.monotonic() - start)
@@ -231,16 +235,21 @@ def _find_wheel() -> Path:
 
 def _is_configured(directory: Path, settings: dict[str, Path | str]) -> bool:
     """Whether the directory was configured completely, with these settings, from this source."""
-    cache = directory / "CMakeCache.txt"
-    if not (cache.is_file() and (directory / "build.ninja").is_file()):
+    if not (directory / "build.ninja").is_file():
         return False
-    entries: dict[str, str] = {}
-    for line in cache.read_text(encoding="utf-8").splitlines():
-        name, separator, value = line.partition("=")
-        if separator:
-            entries[name.partition(":")[0]] = value
+    entries = configured_with(directory)
     expected = {"CMAKE_HOME_DIRECTORY": SOURCE_DIR, **settings}
     return all(entries.get(name) == str(value) for name, value in expected.items())
+
+
+def configured_with(directory: Path) -> dict[str, str]:
+    """Returns the variables of a build's CMakeCache.txt; none if there is no such file."""
+    cache = directory / "CMakeCache.txt"
+    if not cache.is_file():
+        return {}
+    lines = cache.read_text(encoding="utf-8").splitlines()
+    entries = (line.partition("=") for line in lines)
+    return {name.partition(":")[0]: value for name, separator, value in entries if separator}
 
 
 @contextmanager

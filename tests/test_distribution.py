@@ -1,5 +1,6 @@
 """What the package is called on PyPI, what it needs, and what tests pin."""
 
+import importlib.metadata
 import re
 import tomllib
 from pathlib import Path
@@ -37,6 +38,21 @@ def test_every_text_installs_this_package_and_one_of_its_extras() -> None:
     extras = PROJECT["optional-dependencies"]
     wrong = [one for one in found if one[1] != DISTRIBUTION or one[2] not in extras]
     assert not wrong
+
+
+def test_arm_needs_nothing_that_is_not_made_for_it() -> None:
+    """ExecuTorch's own marker: where it has Core ML's backend, we ask for the converter."""
+    linux = {"sys_platform": "linux", "platform_system": "Linux"}
+    (ours,) = (one for one in requirements() if one.name == "coremltools")
+    (theirs,) = (
+        one
+        for one in map(Requirement, importlib.metadata.requires("executorch") or ())
+        if one.name == "coremltools"
+    )
+    for machine in ("x86_64", "aarch64"):
+        at = {**linux, "platform_machine": machine, "python_version": "3.11", "extra": ""}
+        assert ours.marker and theirs.marker
+        assert ours.marker.evaluate(at) == theirs.marker.evaluate(at) == (machine == "x86_64")
 
 
 def test_tests_pin_what_users_may_have() -> None:

@@ -79,6 +79,8 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter llama3 --out x.pte --max-context-len 0", "--max-context-len 0 is not possible"),
         ("exporter llama3 --explain --max-seq-len 0", "--max-seq-len 0 is not possible"),
         ("exporter some/model --out x.pte", "There is no directory 'some/model', and the hub"),
+        ("exporter no.py:make --out x.pte", "no.py is not a file; name a Python file, as in no.py"),
+        ("exporter no.py:make --explain", "no.py is not a file; name a Python file, as in no.py"),
         ("exporter . --out x.pte", ". has no config.json"),
         ("exporter llama3 --explain --checkpoint .", ". has no config.json"),
         ("exporter --checkpoint /dev/null --out x.pte", "/dev/null is a file; give a .gguf file"),

@@ -81,6 +81,7 @@ ELSEWHERE = {
     "pip install thimble_ml-*.whl": ("runtime/test_package.py", '"install"'),
     "pip install 'thimble-ml": ("runtime/test_package.py", "[serve]"),
     "pip install ai-edge-model-explorer": ("devtools/test_model_explorer.py", "model-explorer"),
+    "python -m runtime package --target aarch64": ("runtime/test_aarch64.py", '"aarch64"'),
     "python -m runtime build --target java": ("runtime/test_java.py", "java"),
     "python -m runtime build --target apple": ("runtime/test_apple.py", "apple"),
     "python -m runtime build --target wasm32": ("runtime/test_web.py", "wasm"),

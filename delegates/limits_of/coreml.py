@@ -1,6 +1,8 @@
 """Core ML's limits."""
 
 import importlib.util
+import platform
+import sys
 
 from delegates.features import PLAIN_ATTENTION, Feature
 from delegates.limits import Limits, never
@@ -10,6 +12,11 @@ from delegates.storage import FLOAT_BITS, FileSizes, StoredAs, float16_bytes
 def _missing() -> str | None:
     if importlib.util.find_spec("coremltools"):
         return None
+    if sys.platform != "darwin" and platform.machine() != "x86_64":
+        return (
+            "Apple's coremltools, which the coreml delegate needs, is not made for "
+            f"{platform.machine()} Linux: export on x86-64 or on a Mac."
+        )
     return "Apple's coremltools is not installed, and the coreml delegate needs it: " + INSTALL
 
 

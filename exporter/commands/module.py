@@ -85,6 +85,7 @@ def _options(request: Request, given: Collection[str], explains: bool) -> Module
     with checking():
         source = source_name(str(request.model))
         assert isinstance(source, SourceName)
+        source.check_file()
         for name in given:
             if name not in _TAKEN:
                 raise ExportError(

@@ -148,8 +148,7 @@ def user_line(error: BaseException) -> str | None:
 
 def _import(source: SourceName) -> Any:
     path = source.path
-    if not path.is_file():
-        raise ExportError(f"{path} is not a file; name a Python file, as in {path.name}:make.")
+    source.check_file()
     # A file may have the name of a module that others need.
     taken = path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", "") != str(
         path

@@ -21,6 +21,14 @@ class SourceName:
     def __str__(self) -> str:
         return f"{self.path.name}:{self.function}"
 
+    def check_file(self) -> None:
+        """
+        Raises:
+            ExportError: there is no such file.
+        """
+        if not self.path.is_file():
+            raise ExportError(f"{self.path} is not a file; name a Python file, as in {self}.")
+
 
 def source_name(text: str) -> SourceName | None:
     """Returns the file and the function if the text has that form.

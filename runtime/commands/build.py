@@ -6,12 +6,13 @@ from pathlib import Path
 import click
 
 from exporter.command_line.filled import FilledPath
+from exporter.command_line.running import RunningLines
 from runtime.build import PRODUCTS, wheel_directory
 from runtime.commands.phones import build_android, build_apple, build_java
 from runtime.commands.results import build_and_tell, fail
 from runtime.errors import BuildError
 from runtime.packaging.executorch_source import ExecutorchSource, find_source
-from runtime.packaging.package import package
+from runtime.packaging.package import TARGETS, package
 from runtime.packaging.wheel import fetch_wheel
 
 # The systems that are built from ExecuTorch's source, and the presets of each.
@@ -108,16 +109,31 @@ def build_command(
     show_default=True,
     help="The directory for the wheel.",
 )
-def package_command(out: Path) -> None:
-    """Write a wheel for this platform, including the compiled programs."""
+@click.option(
+    "--target",
+    type=click.Choice(list(TARGETS)),
+    default="host",
+    show_default=True,
+    help="The machine of the wheel: this one, or Arm on Linux, compiled by Debian's "
+    "g++-aarch64-linux-gnu on ExecuTorch's wheel for it, which is downloaded once.",
+)
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Write it also where libraries are missing that read pictures or check signatures.",
+)
+def package_command(out: Path, target: str, partial: bool) -> None:
+    """Write a wheel with the compiled programs, for this machine or another."""
     if not out.is_dir():
         fail(BuildError(f"{out} does not exist; name an existing, writable directory."), 2)
     if not os.access(out, os.W_OK | os.X_OK):
         fail(BuildError(f"{out} cannot be written; name an existing, writable directory."), 2)
-    try:
-        click.echo(f"wrote {package(out)}")
-    except BuildError as error:
-        fail(error, 1)
+    with RunningLines(lambda line: click.echo(line, err=True)) as lines:
+        lines.begin("Building the C++")
+        try:
+            click.echo(f"wrote {package(out, target, partial, lines.progress)}")
+        except BuildError as error:
+            fail(error, 1)
 
 
 def _find_source(directory: Path) -> ExecutorchSource:

@@ -1,4 +1,4 @@
-"""Makes a wheel for this platform with compiled programs: installing it needs no compiler."""
+"""Makes a wheel with compiled programs, for this machine or Arm: installing needs no compiler."""
 
 import shutil
 import subprocess
@@ -7,25 +7,59 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from runtime.build import BUILD_DIR, CHECKOUT, PRODUCTS, build, find_tool
+from runtime.build import (
+    CHECKOUT,
+    PRODUCTS,
+    Progress,
+    build,
+    configured_with,
+    find_tool,
+    wheel_directory,
+)
 from runtime.errors import BuildError
 from runtime.packaging.licences import copy_executorch_licence, with_licences
 from runtime.packaging.platform_tag import platform_tag
+from runtime.packaging.wheel import fetch_wheel
 
 PACKAGES = ("exporter", "quant", "delegates", "runtime", "devtools")
+# What a wheel may be for: the preset of its build, and the platform; None: this machine's.
+TARGETS: dict[str, tuple[str, str | None]] = {
+    "host": ("default", None),
+    "aarch64": ("aarch64", "linux-aarch64"),
+}
 
 
-def package(directory: Path) -> Path:
+def package(
+    directory: Path,
+    target: str = "host",
+    partial: bool = False,
+    progress: Progress | None = None,
+) -> Path:
     """Builds the programs and writes a wheel with them to a directory, which exists.
 
-    The programs use the installed executorch package.
+    The programs use the executorch package that is installed beside them.
+
+    Args:
+        target: of TARGETS.
+        partial: makes it also where a library that it should have copies of was not found.
+        progress: of the build.
 
     Raises:
-        BuildError: this is not a checkout, or the compiler or pip failed.
+        BuildError: this is not a checkout, such a library was not found, or the compiler or pip
+            failed.
     """
     if not (CHECKOUT / "pyproject.toml").is_file():
         raise BuildError("a wheel can only be made from a checkout; clone the repository.")
-    build(targets=PRODUCTS)
+    preset, platform = TARGETS[target]
+    if target == "aarch64":
+        fetch_wheel(wheel_directory())
+    built = build(preset, PRODUCTS, progress=progress, search=True).directory
+    lacks = configured_with(built).get("THIMBLE_WHEEL_LACKS", "")
+    if lacks and not partial:
+        raise BuildError(
+            f"the wheel would lack {', '.join(lacks.split(';'))}: install the packages in brackets "
+            "(their names are Debian's), or make it so with --partial."
+        )
     with tempfile.TemporaryDirectory() as temporary:
         source, written = Path(temporary) / "thimble", Path(temporary) / "wheel"
         source.mkdir()
@@ -34,7 +68,7 @@ def package(directory: Path) -> Path:
         for name in PACKAGES:
             ignored = shutil.ignore_patterns("__pycache__", "bin")
             shutil.copytree(CHECKOUT / name, source / name, ignore=ignored)
-        install: list[str | Path] = ["--install", BUILD_DIR, "--component", "wheel", "--strip"]
+        install: list[str | Path] = ["--install", built, "--component", "wheel", "--strip"]
         programs = source / "runtime" / "bin"
         _run([find_tool("cmake"), *install, "--prefix", programs])
         copy_executorch_licence(programs)
@@ -42,7 +76,8 @@ def package(directory: Path) -> Path:
         licences = programs.glob("LICENSE-*")
         project.write_text(with_licences(project.read_text("utf-8"), licences), "utf-8")
         pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
-        option = f"--config-settings=--build-option=--plat-name={platform_tag(programs.iterdir())}"
+        tag = platform_tag(programs.iterdir(), platform)
+        option = f"--config-settings=--build-option=--plat-name={tag}"
         _run([*pip, option, "--wheel-dir", str(written), str(source)])
         (wheel,) = written.glob("*.whl")
         return Path(shutil.move(wheel, directory / wheel.name))

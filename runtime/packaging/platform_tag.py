@@ -21,13 +21,16 @@ _LIBSTDCXX = {
 }
 
 
-def platform_tag(programs: Iterable[Path]) -> str:
+def platform_tag(programs: Iterable[Path], platform: str | None = None) -> str:
     """The tag of a wheel with these ELF files: `manylinux_2_N_MACHINE`, where glibc 2.N is the
     least that has the versions of symbols they need, and comes with such a libstdc++.
 
-    Where a version is newer than those known here, or this is not Linux: this machine's own tag.
+    Where a version is newer than those known here, or not of Linux: the platform's own tag.
+
+    Args:
+        platform: such as "linux-aarch64"; None: this machine's.
     """
-    own = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    own = (platform or sysconfig.get_platform()).replace("-", "_").replace(".", "_")
     if not own.startswith("linux_"):
         return own
     least = least_glibc(found for path in programs for found in _NEEDED.findall(path.read_bytes()))

@@ -92,6 +92,16 @@ def test_a_missing_package_or_sdk_or_name_is_one_sentence(
     assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]
 
 
+def test_core_ml_where_its_converter_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No advice that cannot be followed."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert get_delegate("coreml").LIMITS.missing() == (
+        "Apple's coremltools, which the coreml delegate needs, is not made for aarch64 Linux: "
+        "export on x86-64 or on a Mac."
+    )
+
+
 @pytest.fixture
 def nothing_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Qualcomm's SDK as far as the limits look; the tests stop before it is used."""

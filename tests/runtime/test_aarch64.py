@@ -1,16 +1,21 @@
-"""The whole runner for Arm, cross-compiled and run under qemu: it says what this machine's says.
+"""The whole runner for Arm, alone and of a wheel, under qemu: it says what this machine's says.
 
 The build needs ExecuTorch's wheel for aarch64, which tests do not download: `python -m runtime
 build --target aarch64` does.
 """
 
+import os
+import re
 import shutil
+import struct
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from runtime.build import CROSS_COMPILER, build, wheel_directory
+from runtime.packaging.package import package
 
 pytestmark = pytest.mark.soak
 
@@ -20,9 +25,9 @@ SYSROOT = Path("/usr/aarch64-linux-gnu")
 
 @pytest.fixture(scope="module")
 def arm_build() -> Path:
-    for tool, package in ((CROSS_COMPILER, "g++-aarch64-linux-gnu"), (EMULATOR, "qemu-user")):
+    for tool, needed in ((CROSS_COMPILER, "g++-aarch64-linux-gnu"), (EMULATOR, "qemu-user")):
         if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed (Debian: {package})")
+            pytest.skip(f"{tool} is not installed (Debian: {needed})")
     if not wheel_directory().is_dir():
         pytest.skip("ExecuTorch for Arm is absent: run python -m runtime build --target aarch64")
     return build("aarch64", ("runner",)).directory
@@ -97,3 +102,28 @@ def test_a_damaged_file_is_refused(arm_build: Path, stories_pte: Path, tmp_path:
     result = run_arm(arm_build, path, "-p", "x")
     assert result.returncode == 2
     assert result.stderr.startswith(f"runner: {path} is truncated: ")
+
+
+def test_a_wheel_for_arm(
+    cpp_build: Path, arm_build: Path, embedded_cpu_pte: Path, tmp_path: Path
+) -> None:
+    """Unpacked beside ExecuTorch's, it finds that one's libraries, and nothing of this machine."""
+    wheel = package(tmp_path, "aarch64", partial=True)
+    (tag,) = re.findall(r"^thimble_ml-[^-]+-(py3-none-manylinux_2_\d\d_aarch64)\.whl$", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
+        assert f"Tag: {tag}\n" in archive.read(name).decode()
+    (tmp_path / "executorch").symlink_to(wheel_directory())
+    binaries = tmp_path / "runtime" / "bin"
+    programs = [path for path in binaries.iterdir() if path.read_bytes().startswith(b"\x7fELF")]
+    made = {"runner", "bench", "libthimble.so", "libthimble_cpu.so", "libthimble_watch.so"}
+    assert made <= {path.name for path in programs}
+    for path in programs:
+        assert struct.unpack_from("<H", path.read_bytes(), 18) == (183,), path  # AArch64
+        assert os.fsencode(arm_build) not in path.read_bytes(), path
+    (binaries / "runner").chmod(0o755)
+    options = ["-p", "import", "-n", "40", "--threads", "1"]
+    there = run_arm(binaries, embedded_cpu_pte, *options)
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == run_here(cpp_build, embedded_cpu_pte, *options) != ""

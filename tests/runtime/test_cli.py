@@ -17,6 +17,7 @@ from runtime.__main__ import main
 from runtime.build import build, wheel_directory
 from runtime.commands.generate import summary
 from runtime.errors import BuildError
+from runtime.packaging import package as packaging
 from runtime.packaging.wheel import fetch_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,6 +202,22 @@ def test_a_wheel_that_pip_does_not_find(monkeypatch: pytest.MonkeyPatch, tmp_pat
     with pytest.raises(BuildError, match="cannot download executorch .* for manylinux_2_28_aarch"):
         fetch_wheel(tmp_path / "wheel")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_wheel_that_would_lack_something(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, partial: bool
+) -> None:
+    """Says what, before it is written; so does not where that was asked for."""
+    lacks = "PNG pictures (libpng-dev:arm64);signatures (libssl-dev:arm64)"
+    (tmp_path / "CMakeCache.txt").write_text(f"A:BOOL=1\nTHIMBLE_WHEEL_LACKS:INTERNAL={lacks}\n")
+    monkeypatch.setattr(packaging, "build", lambda *a, **named: runtime.build.Build(tmp_path, 1.0))
+    monkeypatch.setattr(packaging, "fetch_wheel", lambda directory: False)
+    with pytest.raises(BuildError) as caught:
+        packaging.package(tmp_path, "aarch64", partial)
+    told = "the wheel would lack PNG pictures (libpng-dev:arm64), signatures (libssl-dev:arm64): "
+    assert str(caught.value).startswith("cmake failed" if partial else told)
+    assert not list(tmp_path.glob("*.whl"))
 
 
 def test_a_wheel_is_fetched_once(tmp_path: Path) -> None:

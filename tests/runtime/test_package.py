@@ -22,7 +22,7 @@ C_RUNTIME = re.compile(r"lib(c|m|dl|pthread|stdc\+\+|gcc_s)\.so\.\d+")
 def installed(cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that has the wheel's packages, and those alone: ExecuTorch's lies elsewhere."""
     directory = tmp_path_factory.mktemp("wheel")
-    wheel = package(directory)
+    wheel = package(directory, partial=True)
     assert re.fullmatch(r"thimble_ml-.+-manylinux_2_\d\d_\w+\.whl", wheel.name)
     site = directory / "site"
     with zipfile.ZipFile(wheel) as archive:
@@ -125,7 +125,7 @@ def test_every_script_tells_its_version(installed: Path, tmp_path: Path, name: s
 def test_it_installs_beside_what_people_use(cpp_build: Path, tmp_path: Path) -> None:
     """In an environment of its own, with the newest of three packages of many requirements."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    python, wheel = tmp_path / "venv" / "bin" / "python", package(tmp_path)
+    python, wheel = tmp_path / "venv" / "bin" / "python", package(tmp_path, partial=True)
     others = ("transformers", "gradio", "langchain_openai")
     asked = subprocess.run([python, "-m", "pip", "download", "--no-deps", "-d", tmp_path, "click"])
     if asked.returncode != 0:

@@ -37,6 +37,7 @@ def test_neighbours_in_a_table_of_strings_are_all_read(
     other.write_bytes(b"\0GLIBCXX_3.4.30\0see GLIBC_2.99 \0")
     assert platform_tag([one]) == "manylinux_2_31_aarch64"
     assert platform_tag([one, other]) == "manylinux_2_35_aarch64"
+    assert platform_tag([one], "linux-x86_64") == "manylinux_2_31_x86_64"
 
 
 def test_a_machine_of_another_system_keeps_its_tag(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,18 @@
+# Libraries of the system, of which a wheel has copies: of this machine, or of the one that a wheel is
+# for (Debian's packages for another architecture).
+if(NOT CMAKE_CROSSCOMPILING OR (CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT THIMBLE_EXECUTORCH_SOURCE))
+  set(with_system_libraries ON)
+endif()
+
+# What a wheel made here lacks, for runtime/packaging/package.py: "what (Debian's package)".
+set(THIMBLE_WHEEL_LACKS "" CACHE INTERNAL "what a wheel made here lacks")
+function(lack_in_wheel what package)
+  if(CMAKE_CROSSCOMPILING)
+    string(APPEND package ":arm64")
+  endif()
+  set(THIMBLE_WHEEL_LACKS ${THIMBLE_WHEEL_LACKS} "${what} (${package})" CACHE INTERNAL "")
+endfunction()
+
 # A wheel's copy of a library comes with its licence.
 #
 # PACKAGES: what Debian calls packages with it, beside `name`. ADVICE: how to do without the library.
