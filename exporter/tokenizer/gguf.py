@@ -107,45 +107,26 @@ class _Split:
         return [note for note, holds in said.items() if holds]
 
 
-_GPT2_SPLIT = _Split()
-_DIGITS_SPLIT = _Split(digits=True)
-_LLAMA3_SPLIT = _Split(LLAMA3_PATTERN, whole_words=True, adds_bos=True)
-_CL100K_SPLIT = _Split(LLAMA3_PATTERN)
-_QWEN2_SPLIT = _Split(QWEN2_PATTERN, nfc=True)
-_STABLELM2_SPLIT = _Split(QWEN2_PATTERN)
-_DEEPSEEK3_SPLIT = _Split(DEEPSEEK3_PATTERNS[-1], DEEPSEEK3_PATTERNS[:-1])
 _SPLITS = {
-    "gpt-2": _GPT2_SPLIT,
-    "phi-2": _GPT2_SPLIT,
-    "mpt": _GPT2_SPLIT,
-    "olmo": _GPT2_SPLIT,
-    "exaone4": _GPT2_SPLIT,
-    "smollm": _DIGITS_SPLIT,
-    "starcoder": _DIGITS_SPLIT,
-    "refact": _DIGITS_SPLIT,
-    "command-r": _DIGITS_SPLIT,
-    "codeshell": _DIGITS_SPLIT,
-    "exaone": _DIGITS_SPLIT,
-    "llama3": _LLAMA3_SPLIT,
-    "llama-v3": _LLAMA3_SPLIT,
-    "llama-bpe": _LLAMA3_SPLIT,
-    "falcon3": _LLAMA3_SPLIT,
-    "lfm2": _LLAMA3_SPLIT,
-    "dbrx": _CL100K_SPLIT,
-    "smaug-bpe": _CL100K_SPLIT,
-    "glm4": _Split(LLAMA3_PATTERN, whole_words=True),
-    "chatglm-bpe": _CL100K_SPLIT,
-    "qwen2": _QWEN2_SPLIT,
-    "deepseek-r1-qwen": _QWEN2_SPLIT,
-    "stablelm2": _STABLELM2_SPLIT,
-    "hunyuan": _STABLELM2_SPLIT,
-    "hunyuan-dense": _DEEPSEEK3_SPLIT,
-    "deepseek-v3": _DEEPSEEK3_SPLIT,
-    "seed-coder": _Split(SEED_PATTERN),
-    "qwen35": _Split(QWEN35_PATTERN, nfc=True),
-    "tekken": _Split(TEKKEN_PATTERN, whole_words=True, adds_bos=True, joins_marks=True),
-    "gpt-4o": _Split(GPT4O_PATTERN, joins_marks=True),
-    "gemma4": _Split(adds_bos=True, characters=True),
+    name: split
+    for split, names in {
+        _Split(): "gpt-2 phi-2 mpt olmo exaone4 mellum a.x-4.0",
+        _Split(digits=True): "smollm starcoder refact command-r codeshell exaone minerva-7b",
+        _Split(LLAMA3_PATTERN, whole_words=True, adds_bos=True): (
+            "llama3 llama-v3 llama-bpe falcon3 lfm2 pixtral midm-2.0"
+        ),
+        _Split(LLAMA3_PATTERN): "dbrx smaug-bpe chatglm-bpe",
+        _Split(LLAMA3_PATTERN, whole_words=True): "glm4",
+        _Split(QWEN2_PATTERN, nfc=True): "qwen2 deepseek-r1-qwen",
+        _Split(QWEN2_PATTERN): "stablelm2 hunyuan",
+        _Split(DEEPSEEK3_PATTERNS[-1], DEEPSEEK3_PATTERNS[:-1]): "hunyuan-dense deepseek-v3",
+        _Split(SEED_PATTERN): "seed-coder",
+        _Split(QWEN35_PATTERN, nfc=True): "qwen35",
+        _Split(TEKKEN_PATTERN, whole_words=True, adds_bos=True, joins_marks=True): "tekken",
+        _Split(GPT4O_PATTERN, joins_marks=True): "gpt-4o",
+        _Split(adds_bos=True, characters=True): "gemma4",
+    }.items()
+    for name in names.split()
 }
 _OF_CHARACTERS: dict[str, Any] = {  # the steps around the merges of characters
     "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": SPACE},

@@ -161,6 +161,22 @@ def test_user_defined_pieces_are_found_before_a_blank_is_put_first(
     assert (compiled.bos_id, compiled.eos_ids[0]) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("pre", "whole"),
+    [("glm4", True), ("llama-bpe", True), ("tekken", True), ("chatglm-bpe", False)],
+)
+def test_a_word_that_is_a_token(tmp_path: Path, cpp_build: Path, pre: str, whole: bool) -> None:
+    """In some models it is taken, though no merges make it."""
+    metadata = byte_level_metadata(pre)
+    tokens = metadata["tokenizer.ggml.tokens"]
+    metadata["tokenizer.ggml.tokens"] = [*tokens, "\u0120zqxj"]  # a blank, as bytes are spelled
+    metadata["tokenizer.ggml.token_type"] += [NORMAL]
+    path = write(tmp_path / "m.gguf", metadata)
+    (tmp_path / "blob").write_bytes(compile_tokenizer(path).data)
+    (ids,) = CppTokenizer(cpp_build, tmp_path / "blob").encode([" zqxj"])
+    assert (ids == [len(tokens)]) == whole
+
+
 def test_unknown_tokens_are_found_as_control_tokens_are(
     tmp_path: Path, cpp_build: Path, sentencepiece_metadata: dict[str, Any]
 ) -> None:
