@@ -17,7 +17,6 @@ from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 
 _METHODS = ("fp8", "fbgemm_fp8")
-FP8_FORMAT = "float-quantized"  # of compressed-tensors
 _TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 _SCALE_TYPES = (*FLOATS, torch.float8_e8m0fnu)
 _SCALES = ("weight_scale_inv", "weight_scale")
@@ -26,21 +25,26 @@ _BLOCK = (128, 128)
 BlockOf = Callable[[str], tuple[int, int] | None]  # by a module's name
 
 
-def is_fp8(config: Mapping[str, Any] | None) -> bool:
-    """Whether a `quantization_config`, which the family has checked, is of such weights."""
-    if not config:
-        return False
-    method = config.get("quant_method")
-    return (
-        method in _METHODS or method == "compressed-tensors" and config.get("format") == FP8_FORMAT
-    )
+def is_fp8(config: Mapping[str, Any]) -> bool:
+    """Whether a `quantization_config`, which the family has checked, is of such weights alone."""
+    return config.get("quant_method") in _METHODS
 
 
 def has_fp8_groups(config: Mapping[str, Any]) -> bool:
-    """Whether some of compressed-tensors' groups are of such weights, and others of integers."""
+    """Whether some of compressed-tensors' groups are of such weights."""
     groups = config.get("config_groups")
     listed = groups.values() if isinstance(groups, dict) else []
-    return any(isinstance(one, dict) and one.get("format") == FP8_FORMAT for one in listed)
+    return any(isinstance(one, dict) and is_fp8_group(config, one) for one in listed)
+
+
+def is_fp8_group(config: Mapping[str, Any], group: Mapping[str, Any]) -> bool:
+    """Whether one of compressed-tensors' groups is of such weights.
+
+    Its format says so or, where that is naive, the type of its weights.
+    """
+    layout, weights = group.get("format") or config.get("format"), group.get("weights") or {}
+    floats = weights.get("type") == "float" and weights.get("num_bits") == 8
+    return layout == "float-quantized" or layout == "naive-quantized" and floats
 
 
 def read_blocks(path: Path, config: Mapping[str, Any]) -> BlockOf:
@@ -50,15 +54,12 @@ def read_blocks(path: Path, config: Mapping[str, Any]) -> BlockOf:
         path: of the config.json, for messages.
 
     Raises:
-        ExportError: blocks are not of two sizes, or something is computed beside the weights.
+        ExportError: blocks are not of two sizes.
     """
     if config.get("quant_method") != "compressed-tensors":
         # As in transformers, what is not said is the default, and null is that there are none.
         block = _block(path, config.get("weight_block_size", _BLOCK))
         return lambda module: block
-    for name in ("transform_config", "kv_cache_scheme"):
-        if config.get(name):
-            raise ExportError(f"{path}: {name} {config[name]!r} is not supported.")
     try:
         return by_group(config, lambda group: _block_of_group(path, group["weights"]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -30,11 +30,14 @@ def is_mlx(fields: Mapping[str, Any]) -> bool:
 class MlxWeights:
     """Stored weights whose packed ones are read as float32, under the same names."""
 
-    def __init__(self, weights: Weights, config: Any, path: Path) -> None:
+    def __init__(
+        self, weights: Weights, config: Any, path: Path, modules: Mapping[str, str] | None = None
+    ) -> None:
         """
         Args:
             config: the `quantization` of its config.json.
             path: of the checkpoint, for messages.
+            modules: the names in it of modules that have another name here.
 
         Raises:
             ExportError: a setting is not supported, or the parts of a weight do not fit each other.
@@ -48,9 +51,8 @@ class MlxWeights:
             module, _, kind = name.rpartition(".")
             if kind != "weight" or weights.dtype(name) is not torch.uint32:
                 continue
-            own = [
-                config[p + module] for p in _PREFIXES if isinstance(config.get(p + module), dict)
-            ]
+            known = (modules or {}).get(module, module)
+            own = [config[p + known] for p in _PREFIXES if isinstance(config.get(p + known), dict)]
             bits, group_size = _sizes(own[0] if own else config, f"{path}: {name}")
             columns = shape[-1] * _WORD // bits
             groups = (*shape[:-1], columns // group_size)

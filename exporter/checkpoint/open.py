@@ -14,6 +14,7 @@ from exporter.checkpoint import (
     gguf,
     hugging_face,
     meta,
+    mlx_layout,
     mlx_weights,
     mxfp4,
     nf4,
@@ -99,12 +100,16 @@ def _unpacked(stored: Weights, directory: Path, fields: Mapping[str, Any]) -> We
     """
     path = directory / "config.json"
     config = fields.get("quantization_config") or {}
+    modules: Mapping[str, str] = {}
+    if mlx_layout.has_layout(stored.shapes()):
+        stored = mlx_layout.MlxLayout(stored, fields["model_type"])
+        modules = stored.modules
     if mxfp4.is_mxfp4(config):
         return mxfp4.Mxfp4Weights(stored, directory)
     if fp8.is_fp8(config):
         return fp8.Fp8Weights(stored, fp8.read_blocks(path, config), directory)
     if mlx_weights.is_mlx(fields):
-        return mlx_weights.MlxWeights(stored, fields["quantization"], directory)
+        return mlx_weights.MlxWeights(stored, fields["quantization"], directory, modules)
     if nf4.is_nf4(config):
         return nf4.Nf4Weights(stored, directory)
     packing_of = read_packing(path, fields)

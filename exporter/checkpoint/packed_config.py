@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.checkpoint.compressed_groups import by_group, compiled
-from exporter.checkpoint.fp8 import FP8_FORMAT
+from exporter.checkpoint.fp8 import is_fp8_group
 from exporter.checkpoint.packed import PackingOf
 from exporter.checkpoint.packings import AwqPacking, CompressedPacking, GptqPacking, Packing
 from exporter.errors import ExportError
@@ -91,18 +91,14 @@ def _compressed(config: Mapping[str, Any]) -> PackingOf:
     _refuse(config, "transform_config", "kv_cache_scheme")
     sparsity = (config.get("sparsity_config") or {}).get("format", "dense")
     _allow("sparsity_config.format", sparsity, ("dense",))
-    return by_group(
-        config,
-        lambda group: _compressed_packing(
-            group.get("format") or config["format"], group["weights"]
-        ),
-    )
+    return by_group(config, lambda group: _compressed_packing(config, group))
 
 
-def _compressed_packing(layout: str, weights: Mapping[str, Any]) -> Packing | None:
-    _allow("format", layout, (*_LAYOUTS, FP8_FORMAT))
-    if layout == FP8_FORMAT:
+def _compressed_packing(config: Mapping[str, Any], group: Mapping[str, Any]) -> Packing | None:
+    if is_fp8_group(config, group):
         return None
+    layout, weights = group.get("format") or config["format"], group["weights"]
+    _allow("format", layout, (*_LAYOUTS, "float-quantized"))
     _allow("type", weights["type"], ("int",))
     _allow("num_bits", weights["num_bits"], (2, 4, 8) if _LAYOUTS[layout] else (4, 8))
     size = _group_size(weights.get("group_size") or -1)

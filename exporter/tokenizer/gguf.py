@@ -16,7 +16,7 @@ from exporter.checkpoint.gguf_file import GgufFile
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.huggingface import read_document
 from exporter.tokenizer.sentencepiece_model import SPACE, read_model
-from exporter.tokenizer.specification import TokenizerSpec
+from exporter.tokenizer.specification import AddedToken, TokenizerSpec
 from exporter.tokenizer.split_patterns import (
     DEEPSEEK3_PATTERNS,
     GPT4O_PATTERN,
@@ -84,6 +84,7 @@ class _Split:
         adds_bos: whether a text begins with BOS if the file does not say.
         characters: whether characters are merged, not bytes, and blanks are first replaced; there
             is no pattern.
+        joins_marks: whether combining marks are part of a word.
     """
 
     pattern: str | None = None
@@ -93,47 +94,39 @@ class _Split:
     whole_words: bool = False
     adds_bos: bool = False
     characters: bool = False
+    joins_marks: bool = False
+
+    def notes(self) -> list[str]:
+        """What the model's own tokenizer does, and we, but llama.cpp does not."""
+        differs = "as the model's own tokenizer does, and llama.cpp does not."
+        said = {
+            f"The tokenizer first puts texts into Unicode's form C, {differs}": self.nfc,
+            "The tokenizer keeps combining marks, such as vowel signs of Hindi and Thai, in their "
+            f"words, {differs}": self.joins_marks,
+        }
+        return [note for note, holds in said.items() if holds]
 
 
-_GPT2_SPLIT = _Split()
-_DIGITS_SPLIT = _Split(digits=True)
-_LLAMA3_SPLIT = _Split(LLAMA3_PATTERN, whole_words=True, adds_bos=True)
-_CL100K_SPLIT = _Split(LLAMA3_PATTERN)
-_QWEN2_SPLIT = _Split(QWEN2_PATTERN, nfc=True)
-_STABLELM2_SPLIT = _Split(QWEN2_PATTERN)
-_DEEPSEEK3_SPLIT = _Split(DEEPSEEK3_PATTERNS[-1], DEEPSEEK3_PATTERNS[:-1])
 _SPLITS = {
-    "gpt-2": _GPT2_SPLIT,
-    "phi-2": _GPT2_SPLIT,
-    "mpt": _GPT2_SPLIT,
-    "olmo": _GPT2_SPLIT,
-    "exaone4": _GPT2_SPLIT,
-    "smollm": _DIGITS_SPLIT,
-    "starcoder": _DIGITS_SPLIT,
-    "refact": _DIGITS_SPLIT,
-    "command-r": _DIGITS_SPLIT,
-    "codeshell": _DIGITS_SPLIT,
-    "exaone": _DIGITS_SPLIT,
-    "llama3": _LLAMA3_SPLIT,
-    "llama-v3": _LLAMA3_SPLIT,
-    "llama-bpe": _LLAMA3_SPLIT,
-    "falcon3": _LLAMA3_SPLIT,
-    "lfm2": _LLAMA3_SPLIT,
-    "dbrx": _CL100K_SPLIT,
-    "smaug-bpe": _CL100K_SPLIT,
-    "glm4": _Split(LLAMA3_PATTERN, whole_words=True),
-    "chatglm-bpe": _CL100K_SPLIT,
-    "qwen2": _QWEN2_SPLIT,
-    "deepseek-r1-qwen": _QWEN2_SPLIT,
-    "stablelm2": _STABLELM2_SPLIT,
-    "hunyuan": _STABLELM2_SPLIT,
-    "hunyuan-dense": _DEEPSEEK3_SPLIT,
-    "deepseek-v3": _DEEPSEEK3_SPLIT,
-    "seed-coder": _Split(SEED_PATTERN),
-    "qwen35": _Split(QWEN35_PATTERN, nfc=True),
-    "tekken": _Split(TEKKEN_PATTERN, whole_words=True, adds_bos=True),
-    "gpt-4o": _Split(GPT4O_PATTERN),
-    "gemma4": _Split(adds_bos=True, characters=True),
+    name: split
+    for split, names in {
+        _Split(): "gpt-2 phi-2 mpt olmo exaone4 mellum a.x-4.0",
+        _Split(digits=True): "smollm starcoder refact command-r codeshell exaone minerva-7b",
+        _Split(LLAMA3_PATTERN, whole_words=True, adds_bos=True): (
+            "llama3 llama-v3 llama-bpe falcon3 lfm2 pixtral midm-2.0"
+        ),
+        _Split(LLAMA3_PATTERN): "dbrx smaug-bpe chatglm-bpe",
+        _Split(LLAMA3_PATTERN, whole_words=True): "glm4",
+        _Split(QWEN2_PATTERN, nfc=True): "qwen2 deepseek-r1-qwen",
+        _Split(QWEN2_PATTERN): "stablelm2 hunyuan",
+        _Split(DEEPSEEK3_PATTERNS[-1], DEEPSEEK3_PATTERNS[:-1]): "hunyuan-dense deepseek-v3",
+        _Split(SEED_PATTERN): "seed-coder",
+        _Split(QWEN35_PATTERN, nfc=True): "qwen35",
+        _Split(TEKKEN_PATTERN, whole_words=True, adds_bos=True, joins_marks=True): "tekken",
+        _Split(GPT4O_PATTERN, joins_marks=True): "gpt-4o",
+        _Split(adds_bos=True, characters=True): "gemma4",
+    }.items()
+    for name in names.split()
 }
 _OF_CHARACTERS: dict[str, Any] = {  # the steps around the merges of characters
     "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
@@ -158,6 +151,7 @@ def read_gguf(path: Path) -> TokenizerSpec:
     stored = _Stored.read(path)
     if stored.is_document:
         spec = read_document(stored.document(), path)
+        spec.notes += stored.split().notes()
         adds_bos = stored.split().adds_bos
     else:
         spec, adds_bos = stored.sentencepiece_spec(), True
@@ -260,12 +254,11 @@ class _Stored:
         split, merges = self.split(), self.fields.get("merges")
         if not _is_list(merges, str):
             raise _damaged(self.path, "merges is not a list of strings")
-        added = [*self._of_type(_Type.CONTROL), *self._of_type(_Type.USER_DEFINED)]
         absent = set(self._of_type(_Type.UNUSED))
         unknown = self.id_of("unknown") if split.characters else None
         return {
             "version": "1.0",
-            "added_tokens": [self._added_token(id) for id in sorted(added)],
+            "added_tokens": [self._added_token(id) for id in self._added()],
             **(_OF_CHARACTERS if split.characters else _of_bytes(split)),
             "post_processor": None,
             "model": {
@@ -322,19 +315,21 @@ class _Stored:
             model.pieces[id].type = _Type.CONTROL
         spec = read_model(model, self.path)
         spec.added_tokens = [
-            token
-            if token.special
-            else replace(token, content=self.tokens[token.id], normalized=False)
-            for token in spec.added_tokens
-            if token.id not in unused
+            AddedToken(self.tokens[id], id, special=self.types[id] != _Type.USER_DEFINED)
+            for id in self._added()
         ]
         return spec
+
+    def _added(self) -> list[int]:
+        """The tokens that are found before all others, unknown ones as control tokens are."""
+        types = (_Type.UNKNOWN, _Type.CONTROL, _Type.USER_DEFINED)
+        return [id for id, type in enumerate(self.types) if type in types and self.tokens[id]]
 
     def _of_type(self, type: _Type) -> list[int]:
         return [id for id, of in enumerate(self.types) if of == type and self.tokens[id]]
 
     def _added_token(self, id: int) -> dict[str, Any]:
-        special = self.types[id] == _Type.CONTROL
+        special = self.types[id] != _Type.USER_DEFINED
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         return {"id": id, "content": self.tokens[id], **flags, "special": special}
 

@@ -27,6 +27,11 @@ def compressed(**weights: Any) -> dict[str, Any]:
     return dict(quant_method="compressed-tensors", format="float-quantized", config_groups=groups)
 
 
+def weight_only(**weights: Any) -> dict[str, Any]:
+    """As compressed-tensors has it where no activation is rounded."""
+    return {**compressed(type="float", **weights), "format": "naive-quantized"}
+
+
 def write(directory: Path, config: dict[str, Any], scales: Any, name: str) -> Tensors:
     """Saves a model whose linears are of 8 bits; returns the floats that it stands for."""
     random = torch.Generator().manual_seed(0)
@@ -91,6 +96,8 @@ def of_all(shape: torch.Size, random: torch.Generator) -> Tensor:
         (compressed(strategy="tensor"), of_all, "weight_scale"),
         (compressed(strategy="block", block_structure=[*BLOCK]), in_blocks, "weight_scale"),
         (compressed(strategy="block", block_structure="32x48"), in_blocks, "weight_scale"),
+        (weight_only(strategy="channel"), in_rows, "weight_scale"),
+        (weight_only(strategy="block", block_structure=[*BLOCK]), in_blocks, "weight_scale"),
     ],
 )
 def test_fp8(tmp_path: Path, config: dict[str, Any], scales: Any, name: str) -> None:

@@ -161,6 +161,46 @@ def test_user_defined_pieces_are_found_before_a_blank_is_put_first(
     assert (compiled.bos_id, compiled.eos_ids[0]) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("pre", "whole"),
+    [("glm4", True), ("llama-bpe", True), ("tekken", True), ("chatglm-bpe", False)],
+)
+def test_a_word_that_is_a_token(tmp_path: Path, cpp_build: Path, pre: str, whole: bool) -> None:
+    """In some models it is taken, though no merges make it."""
+    metadata = byte_level_metadata(pre)
+    tokens = metadata["tokenizer.ggml.tokens"]
+    metadata["tokenizer.ggml.tokens"] = [*tokens, "\u0120zqxj"]  # a blank, as bytes are spelled
+    metadata["tokenizer.ggml.token_type"] += [NORMAL]
+    path = write(tmp_path / "m.gguf", metadata)
+    (tmp_path / "blob").write_bytes(compile_tokenizer(path).data)
+    (ids,) = CppTokenizer(cpp_build, tmp_path / "blob").encode([" zqxj"])
+    assert (ids == [len(tokens)]) == whole
+
+
+def test_unknown_tokens_are_found_as_control_tokens_are(
+    tmp_path: Path, cpp_build: Path, sentencepiece_metadata: dict[str, Any]
+) -> None:
+    """As in llama.cpp, where text may hold control tokens."""
+    types = sentencepiece_metadata["tokenizer.ggml.token_type"]
+    for first in (UNKNOWN, CONTROL):  # as converters give it
+        metadata = {**sentencepiece_metadata, "tokenizer.ggml.token_type": [first, *types[1:]]}
+        path = write(tmp_path / "m.gguf", metadata)
+        (tmp_path / "blob").write_bytes(compile_tokenizer(path).data)
+        cpp, encode = CppTokenizer(cpp_build, tmp_path / "blob"), load_tokenizer(path).encode
+        texts = ["a<unk>b", "a", "b"]
+        (plain, *_), (special, a, b) = cpp.encode(texts), cpp.encode(texts, parse_special=True)
+        assert special == [*a, 0, *b] and plain == encode(texts[0]) and 0 not in plain
+
+
+def test_what_llama_cpp_does_otherwise_is_noted(tmp_path: Path) -> None:
+    """It splits words at combining marks, which the models' own patterns do not."""
+    for pre, noted in (("gpt-4o", "Hindi"), ("tekken", "Hindi"), ("qwen2", "form C")):
+        path = write(tmp_path / "m.gguf", byte_level_metadata(pre))
+        (note,) = compile_tokenizer(path).notes
+        assert noted in note
+    assert not compile_tokenizer(write(path, byte_level_metadata("llama-bpe"))).notes
+
+
 def test_without_types_all_tokens_are_normal(tmp_path: Path) -> None:
     metadata = byte_level_metadata("qwen2")
     del metadata["tokenizer.ggml.token_type"]
