@@ -38,7 +38,7 @@ def place_calls(messages: Messages, source: str, calls: CallFormat | None) -> Me
     if not isinstance(calls, CallWriter):
         raise RunnerError("the model's chat template does not write tool_calls: leave them out")
     return [
-        {**message, "content": message["content"] + calls.write(message["tool_calls"])}
+        {**message, "content": (message["content"] or "") + calls.write(message["tool_calls"])}
         if "tool_calls" in message
         else message
         for message in argument_objects(messages)
