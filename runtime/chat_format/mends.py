@@ -21,7 +21,8 @@ _LOOP_OVER_CALLS = re.compile(r"\bin\s+message(\.|\[['\"])tool_calls\b")
 def attempts(
     messages: Messages, tools: Tools, source: str
 ) -> Iterator[tuple[Messages, Tools | None]]:
-    """Iterates over ways to write a history: first as it is, then each with one more change.
+    """Iterates over ways to write a history: first as it is, then with one change, then each with
+    one more.
     Without functions these are None, and later an empty list.
 
     Args:
@@ -33,14 +34,16 @@ def attempts(
         messages = turns_that_end_once(messages)
     if "<｜Assistant｜>" in source:
         yield from ((way, tools or None) for way in _without_empty_turns(messages))
-    yield messages, tools or None
-    tools = [_complete(tool) for tool in tools]
-    yield messages, tools
+    complete = [_complete(tool) for tool in tools]
+    for known in (tools or None, complete):
+        yield messages, known
+        for mend in _MENDS:
+            if (mended := mend(messages)) != messages:
+                yield mended, known
     for mend in _MENDS:
-        mended = mend(messages)
-        if mended != messages:
+        if (mended := mend(messages)) != messages:
             messages = mended
-            yield messages, tools
+            yield messages, complete
 
 
 def has_all(text: str, messages: Messages, tools: Tools) -> bool:
@@ -76,8 +79,15 @@ def _words(value: object) -> Iterator[str]:
 def _complete(tool: Mapping[str, Any]) -> dict[str, Any]:
     """With what some templates take for granted."""
     function = {"description": "", "parameters": {"type": "object", "properties": {}}}
-    given = {name: value for name, value in tool["function"].items() if value is not None}
-    return {**tool, "function": {**function, **given}}
+    function |= {name: value for name, value in tool["function"].items() if value is not None}
+    properties = function["parameters"].get("properties")
+    if isinstance(properties, Mapping):
+        named = {
+            name: {"description": "", **schema} if isinstance(schema, Mapping) else schema
+            for name, schema in properties.items()
+        }
+        function["parameters"] = {**function["parameters"], "properties": named}
+    return {**tool, "function": function}
 
 
 def _developer_as_system(messages: Messages) -> Messages:
