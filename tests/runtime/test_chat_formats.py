@@ -121,6 +121,14 @@ def test_functions_of_the_system_message() -> None:
         assert json.loads(told) == [tool["function"] for tool in TOOLS]
 
 
+def test_functions_that_a_template_takes_elsewhere_too() -> None:
+    """Kimi K3's takes those that came later from messages."""
+    source = HERMES + "{% for m in messages if m.tools %}NEW{% endfor %}"
+    system = {"role": "system", "content": "Be brief."}
+    pieces = prepare(template_of(source), [system, *USER], tools=TOOLS).pieces
+    assert "NEW" not in "".join(piece for piece, _ in pieces)
+
+
 @pytest.mark.parametrize("name", WITHOUT_CALLS)
 def test_calls_that_a_template_does_not_write(name: str) -> None:
     template = template_of(WITHOUT_CALLS[name])

@@ -146,7 +146,7 @@ def said(text: str | None, *calls: dict[str, Any], **fields: Any) -> dict[str, A
 
 def call(number: str, arguments: object) -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return {"id": number, "type": "function", "function": {"name": "look", "arguments": text}}
+    return {"id": number, "function": {"name": "look", "arguments": text}}  # its type is known
 
 
 def result(number: str, text: str) -> dict[str, Any]:
@@ -363,6 +363,33 @@ def test_a_history_that_a_template_takes_is_not_changed() -> None:
     pieces = prepare(ChatTemplate(TEMPLATES["hermes"], "", "", ()), messages).pieces
     text = "".join(piece for piece, _ in pieces)
     assert text.count("<|im_start|>user\nu1<|im_end|>\n<|im_start|>user\nu2<|im_end|>") == 1
+
+
+def test_one_change_is_made_where_one_is_enough() -> None:
+    source = """
+{%- for m in messages %}
+{{- '<' + m.role + '>' + m.content }}
+{%- for call in m.tool_calls or [] %}{{ call.function.name + call.function.arguments }}{% endfor %}
+{%- endfor %}"""
+    asked = [SYSTEM, user("u1"), user("u2"), said("c1", call("call_1", {"x": 1}))]
+    messages = [*asked, result("call_1", "r1"), user("u3")]
+    pieces = prepare(ChatTemplate(source, "", "", ()), messages).pieces
+    assert "".join(piece for piece, _ in pieces) == (
+        '<system>s1<user>u1<user>u2<assistant>c1look{"x": 1}<tool>r1<user>u3'
+    )
+
+
+def test_parameters_without_a_description() -> None:
+    source = """
+{%- for tool in tools %}{% for name, p in tool.function.parameters.properties.items() %}
+{{- name + '(' + p.type + '): ' + p.description }}
+{%- endfor %}{% endfor %}
+{{- messages[0].content }}"""
+    properties = {"x": {"type": "string"}, "y": {"type": "integer", "description": "deep"}}
+    tool = {"name": "look", "parameters": {"type": "object", "properties": properties}}
+    tools = [{"type": "function", "function": tool}]
+    rendered = ChatTemplate(source, "", "", ()).render([user("u1")], tools)
+    assert rendered.pieces == [("x(string): y(integer): deepu1", True)]
 
 
 def test_what_no_change_mends_is_refused_as_it_was_at_first() -> None:
