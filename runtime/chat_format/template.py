@@ -172,9 +172,10 @@ class ChatTemplate:
         and ends: templates look for what is around them."""
         content = message["content"]
         marked: dict[str, Any] = self._marked(message, marks)
-        if message["role"] == "assistant" and not spells_reasoning(content):
-            reasoning = "".join(reasoning_marks(self.source) or ())
-            tokens = self.special.pattern.findall(reasoning)
+        reasoning = reasoning_marks(self.source) or ("", "")
+        has_end = message["role"] == "assistant" and bool(reasoning[1]) and reasoning[1] in content
+        if has_end and not spells_reasoning(content):
+            tokens = self.special.pattern.findall("".join(reasoning))
             marked["content"] = self._marked(content, marks, tokens)
         return marked
 
