@@ -78,15 +78,17 @@ def _words(value: object) -> Iterator[str]:
 
 def _complete(tool: Mapping[str, Any]) -> dict[str, Any]:
     """With what some templates take for granted."""
-    function = {"description": "", "parameters": {"type": "object", "properties": {}}}
+    function: dict[str, Any] = {"description": ""}
+    function["parameters"] = {"type": "object", "properties": {}}
     function |= {name: value for name, value in tool["function"].items() if value is not None}
-    properties = function["parameters"].get("properties")
+    parameters = function["parameters"]
+    properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
     if isinstance(properties, Mapping):
         named = {
             name: {"description": "", **schema} if isinstance(schema, Mapping) else schema
             for name, schema in properties.items()
         }
-        function["parameters"] = {**function["parameters"], "properties": named}
+        function["parameters"] = {**parameters, "properties": named}
     return {**tool, "function": function}
 
 
