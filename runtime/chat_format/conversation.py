@@ -13,17 +13,12 @@ from runtime.chat_format.grammar import Grammar
 from runtime.chat_format.harmony_reader import HarmonyReader
 from runtime.chat_format.messages import prepare_messages
 from runtime.chat_format.reader import MarkedReader, Reader
+from runtime.chat_format.reasoning import reasoning_marks
 from runtime.chat_format.schemas import with_pointers
 from runtime.chat_format.template import ChatTemplate, Piece
 from runtime.errors import RunnerError
 from runtime.one_constraint import one_constraint
 
-# The texts at which reasoning begins and ends, by what a template has of them.
-_REASONING = {
-    "</think>": ("<think>", "</think>"),
-    "[/THINK]": ("[THINK]", "[/THINK]"),
-    "<|channel>thought": ("<|channel>thought", "<channel|>"),
-}
 _BLANK = "[ \\n]*"
 _ANSWER = "the-answer"  # what a grammar calls the constraint of an answer without calls
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -126,7 +121,7 @@ def _prepare(
         text = _harmony_grammar(grammar, called, tool_choice, wanted)
         harmony = HarmonyReader(template.special, called)
         return Prompt(pieces, text, harmony, grammar.described, pictures)
-    reasoning = next((m for mark, m in _REASONING.items() if mark in template.source), None)
+    reasoning = reasoning_marks(template.source)
     prompt = "".join(piece for piece, literal in pieces if literal).rstrip()
     reasons = reasoning is not None and prompt.endswith(reasoning[0])
     reasoned = reasoning is not None and prompt.endswith(reasoning[1])

@@ -4,10 +4,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -43,11 +44,7 @@ def load_template(source: str, tokens: Mapping[str, str], has_clock: bool) -> Re
     Raises:
         jinja2.TemplateError: `source` is not a template.
     """
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=[_GenerationBlock, "jinja2.ext.loopcontrols"],
-    )
+    environment = _new_environment()
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     if has_clock:
@@ -67,6 +64,20 @@ def load_template(source: str, tokens: Mapping[str, str], has_clock: bool) -> Re
         return text
 
     return render
+
+
+@cache
+def variables_of(source: str) -> set[str]:
+    """Returns the names that a valid template takes from outside."""
+    return meta.find_undeclared_variables(_new_environment().parse(source))
+
+
+def _new_environment() -> ImmutableSandboxedEnvironment:
+    return ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_GenerationBlock, "jinja2.ext.loopcontrols"],
+    )
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 from runtime.chat_format.environment import Messages
 from runtime.chat_format.messages import PICTURE
+from runtime.chat_format.reasoning import behind_reasoning, spells_reasoning
 from runtime.chat_format.turns import turns_that_end_once
 
 Tools = Sequence[Mapping[str, Any]]
@@ -17,8 +18,12 @@ _WORD = re.compile("[A-Za-z0-9]+")
 _LOOP_OVER_CALLS = re.compile(r"\bin\s+message(\.|\[['\"])tool_calls\b")
 
 
-def attempts(messages: Messages, tools: Tools, source: str) -> Iterator[tuple[Messages, Tools]]:
-    """Iterates over ways to write a history: first as it is, then each with one more change.
+def attempts(
+    messages: Messages, tools: Tools, source: str
+) -> Iterator[tuple[Messages, Tools | None]]:
+    """Iterates over ways to write a history: first as it is, then with one change, then each with
+    one more.
+    Without functions these are None, and later an empty list.
 
     Args:
         source: of the template.
@@ -28,15 +33,17 @@ def attempts(messages: Messages, tools: Tools, source: str) -> Iterator[tuple[Me
     if "continue_same_model_turn" in source:  # Gemma 4's, which has results in the turn
         messages = turns_that_end_once(messages)
     if "<｜Assistant｜>" in source:
-        yield _calls_without_content(messages), tools  # or it would write an empty turn behind them
-    yield messages, tools
-    tools = [_complete(tool) for tool in tools]
-    yield messages, tools
+        yield from ((way, tools or None) for way in _without_empty_turns(messages))
+    complete = [_complete(tool) for tool in tools]
+    for known in (tools or None, complete):
+        yield messages, known
+        for mend in _MENDS:
+            if (mended := mend(messages)) != messages:
+                yield mended, known
     for mend in _MENDS:
-        mended = mend(messages)
-        if mended != messages:
+        if (mended := mend(messages)) != messages:
             messages = mended
-            yield messages, tools
+            yield messages, complete
 
 
 def has_all(text: str, messages: Messages, tools: Tools) -> bool:
@@ -54,17 +61,10 @@ def _parts(message: Mapping[str, Any]) -> Iterator[str]:
     if message["role"] == "tool":
         yield from _words(PICTURE.sub(" ", message["content"]))
         return
-    content = message["content"]
-    text = content if _spells_reasoning(message) else content.rpartition("</think>")[2]
+    text = behind_reasoning(message["content"])
     yield from (part.strip() for part in PICTURE.split(text)[::2])
     for call in message.get("tool_calls", ()):
         yield from _words(call["function"]["arguments"])
-
-
-def _spells_reasoning(message: Mapping[str, Any]) -> bool:
-    """Whether the content speaks of reasoning's marks: reasoning itself is where it begins."""
-    before, begins, rest = message["content"].partition("<think>")
-    return bool(before.strip() and begins) and "</think>" not in before and "</think>" in rest
 
 
 def _words(value: object) -> Iterator[str]:
@@ -78,9 +78,18 @@ def _words(value: object) -> Iterator[str]:
 
 def _complete(tool: Mapping[str, Any]) -> dict[str, Any]:
     """With what some templates take for granted."""
-    function = {"description": "", "parameters": {"type": "object", "properties": {}}}
-    given = {name: value for name, value in tool["function"].items() if value is not None}
-    return {**tool, "function": {**function, **given}}
+    function: dict[str, Any] = {"description": ""}
+    function["parameters"] = {"type": "object", "properties": {}}
+    function |= {name: value for name, value in tool["function"].items() if value is not None}
+    parameters = function["parameters"]
+    properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
+    if isinstance(properties, Mapping):
+        named = {
+            name: {"description": "", **schema} if isinstance(schema, Mapping) else schema
+            for name, schema in properties.items()
+        }
+        function["parameters"] = {**parameters, "properties": named}
+    return {**tool, "function": function}
 
 
 def _developer_as_system(messages: Messages) -> Messages:
@@ -93,7 +102,7 @@ def _developer_as_system(messages: Messages) -> Messages:
 def _without_reasoning(messages: Messages) -> Messages:
     """Says that there is none, for templates that look for its marks in the content."""
     return [
-        {"reasoning_content": "", **message} if _spells_reasoning(message) else message
+        {"reasoning_content": "", **message} if spells_reasoning(message["content"]) else message
         for message in messages
     ]
 
@@ -290,6 +299,19 @@ def _calls_without_content(messages: Messages) -> Messages:
         else message
         for message in messages
     ]
+
+
+def _without_empty_turns(messages: Messages) -> Iterator[Messages]:
+    """For DeepSeek's templates, which write a turn for each content that is not none, and some of
+    them no call beside it."""
+    kept: Messages = []
+    for message in messages:
+        is_empty = message["role"] == "assistant" and message.keys() == {"role", "content"}
+        if not is_empty or message["content"] or (kept and kept[-1]["role"] == "tool"):
+            kept.append(message)
+    for way in (kept, _argument_texts(kept)):
+        yield _calls_without_content(way)
+        yield _calls_without_content(_content_before_calls(way))
 
 
 _MENDS: tuple[Callable[[Messages], Messages], ...] = (

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runtime.chat_format.environment import Messages
+from runtime.chat_format.environment import Messages, variables_of
 from runtime.chat_format.formats.base import CallFormat, CallWriter
 from runtime.chat_format.mends import argument_objects
 from runtime.errors import RunnerError
@@ -17,8 +17,8 @@ def place_functions(
     messages: Messages, tools: Sequence[Mapping[str, Any]], source: str
 ) -> Messages:
     """Returns the messages with the functions in the system message, if the template `source` takes
-    them from there, as Phi-4-mini's does."""
-    if not _TOOLS_OF_A_MESSAGE.search(source):
+    them from there alone, as Phi-4-mini's does."""
+    if not _TOOLS_OF_A_MESSAGE.search(source) or "tools" in variables_of(source):
         return messages
     functions = json.dumps([tool["function"] for tool in tools], ensure_ascii=False)
     if messages[0]["role"] != "system":
@@ -38,7 +38,7 @@ def place_calls(messages: Messages, source: str, calls: CallFormat | None) -> Me
     if not isinstance(calls, CallWriter):
         raise RunnerError("the model's chat template does not write tool_calls: leave them out")
     return [
-        {**message, "content": message["content"] + calls.write(message["tool_calls"])}
+        {**message, "content": (message["content"] or "") + calls.write(message["tool_calls"])}
         if "tool_calls" in message
         else message
         for message in argument_objects(messages)

@@ -14,6 +14,7 @@ from runtime.chat_format.formats import find_format
 from runtime.chat_format.mends import attempts, has_all
 from runtime.chat_format.messages import PICTURE, PICTURE_MARK
 from runtime.chat_format.placement import place_calls, place_functions
+from runtime.chat_format.reasoning import reasoning_marks, spells_reasoning
 from runtime.chat_format.special_tokens import SpecialTokens
 from runtime.errors import RunnerError
 
@@ -124,16 +125,17 @@ class ChatTemplate:
         if taken:
             raise RunnerError(f"{min(taken)} is no variable of a chat template: it has a field")
         marks = _unused_characters(messages, tools)
-        marked, functions = self._marked(messages, marks), self._marked(tools or [], marks)
+        marked = [self._marked_message(message, marks) for message in messages]
+        functions = self._marked(tools or [], marks)
         rendered: tuple[str, Messages] | None = None
         refusal = None
         ways = (
-            (all_parts, *way)
+            (history, known, all_parts)
+            for history, known in attempts(marked, functions, self.source)
             for all_parts in self._forms()
-            for way in attempts(marked, functions, self.source)
         )
-        for n, (all_parts, history, known) in enumerate(ways):
-            given = {**(variables or {}), "tools": known if known or n > 0 else None}
+        for history, known, all_parts in ways:
+            given = {**(variables or {}), "tools": known}
             try:
                 placed = _as_parts(self._placed(history, known), all_parts, 2 * marks[0])
                 text = self._render(placed, True, **given)
@@ -159,16 +161,30 @@ class ChatTemplate:
         templates may need that tell parts by their types."""
         return (False, True) if _TYPE_OF_A_PART.search(self.source) else (False,)
 
-    def _placed(self, messages: Messages, tools: Sequence[Mapping[str, Any]]) -> Messages:
+    def _placed(self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None) -> Messages:
         """The messages with what the template does not write of functions and calls."""
         if tools:
             messages = place_functions(messages, tools, self.source)
         return place_calls(messages, self.source, find_format(self.source, self.special.texts))
 
-    def _marked(self, value: Any, marks: str) -> Any:
-        """Puts the two marks around each special token in the strings of `value`."""
+    def _marked_message(self, message: Mapping[str, Any], marks: str) -> dict[str, Any]:
+        """The message with marks, but for those tokens at which the assistant's reasoning begins
+        and ends: templates look for what is around them."""
+        content = message["content"]
+        marked: dict[str, Any] = self._marked(message, marks)
+        reasoning = reasoning_marks(self.source) or ("", "")
+        has_end = message["role"] == "assistant" and bool(reasoning[1]) and reasoning[1] in content
+        if has_end and not spells_reasoning(content):
+            tokens = self.special.pattern.findall("".join(reasoning))
+            marked["content"] = self._marked(content, marks, tokens)
+        return marked
+
+    def _marked(self, value: Any, marks: str, but: Sequence[str] = ()) -> Any:
+        """Puts the two marks around each special token in the strings of `value`, but for some."""
         if isinstance(value, str):
-            return self.special.pattern.sub(lambda match: marks[0] + match[0] + marks[1], value)
+            return self.special.pattern.sub(
+                lambda match: match[0] if match[0] in but else marks[0] + match[0] + marks[1], value
+            )
         if isinstance(value, Mapping):
             return {self._marked(key, marks): self._marked(value[key], marks) for key in value}
         if isinstance(value, list | tuple):

@@ -181,7 +181,7 @@ class CalledFunction(Fields):
 
 class Call(Fields):
     id: str
-    type: Literal["function"]
+    type: Literal["function"] = "function"
     function: CalledFunction
     index: int | None = None
 

@@ -121,6 +121,25 @@ def test_functions_of_the_system_message() -> None:
         assert json.loads(told) == [tool["function"] for tool in TOOLS]
 
 
+@pytest.mark.parametrize(
+    ("content", "literal"),
+    [("<think>Hm</think>Four", True), ("<think> begins", False), ("a <think>b</think>", False)],
+)
+def test_marks_are_tokens_in_reasoning_alone(content: str, literal: bool) -> None:
+    source = "{% for m in messages %}{{ m.content }}{% endfor %}{# </think> #}"
+    template = ChatTemplate(source, "", "", ("<think>", "</think>"))
+    pieces = prepare(template, [*USER, {"role": "assistant", "content": content}]).pieces
+    assert [is_literal for piece, is_literal in pieces if "<think>" in piece] == [literal]
+
+
+def test_functions_that_a_template_takes_elsewhere_too() -> None:
+    """Kimi K3's takes those that came later from messages."""
+    source = HERMES + "{% for m in messages if m.tools %}NEW{% endfor %}"
+    system = {"role": "system", "content": "Be brief."}
+    pieces = prepare(template_of(source), [system, *USER], tools=TOOLS).pieces
+    assert "NEW" not in "".join(piece for piece, _ in pieces)
+
+
 @pytest.mark.parametrize("name", WITHOUT_CALLS)
 def test_calls_that_a_template_does_not_write(name: str) -> None:
     template = template_of(WITHOUT_CALLS[name])

@@ -72,7 +72,11 @@ def test_an_enum_beside_other_keywords(cpp_build: Path, beside: dict[str, object
     assert accepts(cpp_build, SCHEMA, schema, texts) == expected
 
 
-COUNTED = ["^(aab)*$", "^a*b?$", "^(b|aa)+$", "^(a|b)*bab$", "a(aaa)*b$", "^(a{4})*|b$"]
+COUNTED = [
+    *("^(aab)*$", "^a*b?$", "^(b|aa)+$", "^(a|b)*bab$", "a(aaa)*b$", "^(a{4})*|b$"),
+    *("^b{2,4}$", "^(aa|b){2,4}a?$", "(ab){1,2}", "^a{1,3}", "b{2,5}$", "a{2,3}b{2,3}"),
+    "(a|b{0,3})",
+]
 
 
 def test_lengths_beside_a_pattern(cpp_build: Path) -> None:
@@ -96,6 +100,18 @@ def test_lengths_beside_a_pattern(cpp_build: Path) -> None:
                 strict=True,
             )
         ] == [(word, word in begun, word in inside) for word in tried], schema
+
+
+@pytest.mark.parametrize(
+    ("pattern", "length"),
+    [(r"\p{L}{1,500}", 500), (r"\p{L}{1,500}", 10), (r"^\p{L}{1,500}$", 500)],
+)
+def test_a_length_that_a_pattern_keeps_takes_no_states(
+    cpp_build: Path, pattern: str, length: int
+) -> None:
+    schema = {"type": "string", "pattern": pattern, "minLength": 1, "maxLength": length}
+    texts = [f'"{"é" * length}"', f'"{"é" * (length + 1)}"', '"1"', '""']
+    assert accepts(cpp_build, SCHEMA, schema, texts) == [True, False, False, False]
 
 
 LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"  # of zod's names of hosts

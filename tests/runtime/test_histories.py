@@ -106,6 +106,17 @@ NOT_NONE = """
 {%- if m.content is not none %}{{ '<｜' + m.role | title + '｜>' + m.content }}{% endif %}
 {%- endfor %}
 """
+# As the above, and nothing is content beside calls, whose arguments are texts.
+NOT_BOTH = """
+{%- for m in messages %}
+{%- if m.role != 'assistant' %}{{ '<｜' + m.role | title + '｜>' + m.content }}
+{%- elif m.content is none %}
+{%- for call in m.tool_calls %}
+{{- '<｜Assistant｜>' + call.function.name + call.function.arguments }}{% endfor %}
+{%- else %}{{ '<｜Assistant｜>' + m.content }}
+{%- endif %}
+{%- endfor %}
+"""
 PICKY = {
     **TEMPLATES,
     "roles": ROLES + TEMPLATES["mistral"],
@@ -135,7 +146,7 @@ def said(text: str | None, *calls: dict[str, Any], **fields: Any) -> dict[str, A
 
 def call(number: str, arguments: object) -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return {"id": number, "type": "function", "function": {"name": "look", "arguments": text}}
+    return {"id": number, "function": {"name": "look", "arguments": text}}  # its type is known
 
 
 def result(number: str, text: str) -> dict[str, Any]:
@@ -261,6 +272,21 @@ def test_calls_alone_have_no_empty_turn_behind_them() -> None:
     )
 
 
+def test_content_and_a_call_are_turns_of_their_own_where_a_turn_has_one_of_them() -> None:
+    messages = [user("u1"), said("c1", call("1", {"x": 1})), result("1", "r1"), said("f1")]
+    pieces = prepare(ChatTemplate(NOT_BOTH, "", "", ()), messages).pieces
+    assert "".join(text for text, _ in pieces) == (
+        '<｜User｜>u1<｜Assistant｜>c1<｜Assistant｜>look{"x": 1}<｜Tool｜>r1<｜Assistant｜>f1'
+    )
+
+
+@pytest.mark.parametrize("source", [NOT_NONE, NOT_BOTH])
+def test_who_says_nothing_has_no_turn(source: str) -> None:
+    messages = [user("u1"), said(None), user("u2")]
+    pieces = prepare(ChatTemplate(source, "", "", ()), messages).pieces
+    assert "".join(text for text, _ in pieces) == "<｜User｜>u1<｜User｜>u2"
+
+
 SHOWN = """
 {%- for m in messages %}
 {{- '<' + m.role + '>' + (m.tool_calls[0].function.name if m.tool_calls else '') }}
@@ -284,6 +310,15 @@ def test_pictures_go_with_their_results() -> None:
         "<user>u1<assistant>look<tool>r1<image><assistant>look<tool>r2<image>"
     )
     assert prompt.pictures == [1, 0]
+
+
+def test_a_template_of_parts_alone_takes_a_history_as_it_is() -> None:
+    parts = SHOWN.replace(
+        "[{'text': m.content}] if m.content is string else m.content", "m.content"
+    )
+    messages = [user("u1"), said(None, call("1", {})), result("1", "r1"), user("u2")]
+    pieces = prepare(ChatTemplate(parts, "", "", ()), messages).pieces
+    assert "".join(text for text, _ in pieces) == "<user>u1<assistant>look<tool>r1<user>u2"
 
 
 @pytest.mark.parametrize("form", ["m.content", "m.content | tojson"])
@@ -310,7 +345,8 @@ def test_a_developer_that_a_template_does_not_write(roles: str) -> None:
         ("Use <think>.", "Use <think>."),
     ],
 )
-def test_marks_of_reasoning_in_an_answer(content: str, kept: str) -> None:
+@pytest.mark.parametrize("special", [(), ("<think>", "</think>")])
+def test_marks_of_reasoning_in_an_answer(content: str, kept: str, special: tuple[str, ...]) -> None:
     """Templates cut off reasoning where an answer begins with it; not what speaks of its marks."""
     source = """
 {%- for m in messages %}
@@ -318,7 +354,7 @@ def test_marks_of_reasoning_in_an_answer(content: str, kept: str) -> None:
 {{- '<' + m.role + '>' + text | trim }}
 {%- endfor %}"""
     messages = [user("2 + 2?"), said(content), user("And?")]
-    pieces = prepare(ChatTemplate(source, "", "", ()), messages).pieces
+    pieces = prepare(ChatTemplate(source, "", "", special), messages).pieces
     assert "".join(text for text, _ in pieces) == f"<user>2 + 2?<assistant>{kept}<user>And?"
 
 
@@ -327,6 +363,33 @@ def test_a_history_that_a_template_takes_is_not_changed() -> None:
     pieces = prepare(ChatTemplate(TEMPLATES["hermes"], "", "", ()), messages).pieces
     text = "".join(piece for piece, _ in pieces)
     assert text.count("<|im_start|>user\nu1<|im_end|>\n<|im_start|>user\nu2<|im_end|>") == 1
+
+
+def test_one_change_is_made_where_one_is_enough() -> None:
+    source = """
+{%- for m in messages %}
+{{- '<' + m.role + '>' + m.content }}
+{%- for call in m.tool_calls or [] %}{{ call.function.name + call.function.arguments }}{% endfor %}
+{%- endfor %}"""
+    asked = [SYSTEM, user("u1"), user("u2"), said("c1", call("call_1", {"x": 1}))]
+    messages = [*asked, result("call_1", "r1"), user("u3")]
+    pieces = prepare(ChatTemplate(source, "", "", ()), messages).pieces
+    assert "".join(piece for piece, _ in pieces) == (
+        '<system>s1<user>u1<user>u2<assistant>c1look{"x": 1}<tool>r1<user>u3'
+    )
+
+
+def test_parameters_without_a_description() -> None:
+    source = """
+{%- for tool in tools %}{% for name, p in tool.function.parameters.properties.items() %}
+{{- name + '(' + p.type + '): ' + p.description }}
+{%- endfor %}{% endfor %}
+{{- messages[0].content }}"""
+    properties = {"x": {"type": "string"}, "y": {"type": "integer", "description": "deep"}}
+    tool = {"name": "look", "parameters": {"type": "object", "properties": properties}}
+    tools = [{"type": "function", "function": tool}]
+    rendered = ChatTemplate(source, "", "", ()).render([user("u1")], tools)
+    assert rendered.pieces == [("x(string): y(integer): deepu1", True)]
 
 
 def test_what_no_change_mends_is_refused_as_it_was_at_first() -> None:

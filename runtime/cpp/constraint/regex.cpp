@@ -1,5 +1,6 @@
 #include "constraint/regex.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,7 +63,10 @@ class Builder {
         const Result<Grammar::Node> part = build(regex.parts[0], Side::kInside, Side::kInside);
         if (!part.ok() && regex.max == 1) return build_once(regex, left, right);
         if (!part.ok()) return part;
-        return with_any(grammar_->repeat(*part, regex.min, regex.max), left, right);
+        // Beside any text, what comes more often than it must is such text.
+        const bool in_any = left == Side::kSearch || right == Side::kSearch;
+        const uint64_t most = in_any ? regex.min : regex.max;
+        return with_any(grammar_->repeat(*part, regex.min, most), left, right);
       }
       case Regex::Kind::kCharacter:
         return with_any(character_(grammar_, regex.points), left, right);
@@ -189,7 +193,53 @@ class Builder {
   const CharacterNode& character_;
 };
 
+uint64_t sum(uint64_t a, uint64_t b) {
+  return a > Grammar::kUnlimited - b ? Grammar::kUnlimited : a + b;
+}
+
+uint64_t product(uint64_t a, uint64_t b) {
+  return b != 0 && a > Grammar::kUnlimited / b ? Grammar::kUnlimited : a * b;
+}
+
+LengthRange lengths_of(const Regex& regex) {
+  LengthRange all{0, 0};
+  switch (regex.kind) {
+    case Regex::Kind::kCharacter:
+      return {1, 1};
+    case Regex::Kind::kSequence:
+      for (const Regex& part : regex.parts) {
+        const LengthRange own = lengths_of(part);
+        all = {sum(all.min, own.min), sum(all.max, own.max)};
+      }
+      return all;
+    case Regex::Kind::kChoice:
+      all.min = Grammar::kUnlimited;
+      for (const Regex& part : regex.parts) {
+        const LengthRange own = lengths_of(part);
+        all = {std::min(all.min, own.min), std::max(all.max, own.max)};
+      }
+      return all;
+    case Regex::Kind::kRepeat:
+      all = lengths_of(regex.parts[0]);
+      return {product(all.min, regex.min), product(all.max, regex.max)};
+    default:
+      return all;
+  }
+}
+
 }  // namespace
+
+Result<LengthRange> regex_lengths(std::string_view regex, bool search) {
+  const Result<Regex> parsed = parse_regex_syntax(regex);
+  if (!parsed.ok()) return parsed.status();
+  LengthRange range = lengths_of(*parsed);
+  const std::vector<Regex>& parts = parsed->parts;
+  const bool anchored = parsed->kind == Regex::Kind::kSequence && !parts.empty() &&
+                        parts.front().kind == Regex::Kind::kBegin &&
+                        parts.back().kind == Regex::Kind::kEnd;
+  if (search && !anchored) range.max = Grammar::kUnlimited;
+  return range;
+}
 
 Result<Grammar::Node> regex_node(std::string_view regex, bool search, Grammar* grammar,
                                  const CharacterNode& character) {

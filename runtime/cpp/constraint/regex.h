@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -17,6 +18,14 @@ using CharacterNode = std::function<Grammar::Node(Grammar* grammar, const CodePo
 /// choices, is refused; so is a lookahead behind which another group goes on.
 Result<Grammar::Node> regex_node(std::string_view regex, bool search, Grammar* grammar,
                                  const CharacterNode& character);
+
+/// Numbers of characters.
+struct LengthRange {
+  uint64_t min = 0, max = Grammar::kUnlimited;
+};
+
+/// How long the texts of regex_node() are, within a range that may be wider.
+Result<LengthRange> regex_lengths(std::string_view regex, bool search);
 
 /// The texts in UTF-8 that a regular expression matches as a whole.
 Result<Grammar::Node> parse_regex(std::string_view regex, Grammar* grammar);

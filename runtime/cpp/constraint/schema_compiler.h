@@ -109,6 +109,8 @@ class SchemaCompiler {
     enum { kPattern, kFormat, kValue } kind;  ///< the text is a regular expression, or the string
     bool excluded = false;
   };
+  /// Bounds of a string's length without those that its parts keep by themselves.
+  static Count open_bounds(const std::vector<StringPart>& parts, Count length);
   /// Strings of all parts in one notation.
   Result<Grammar::Node> string_in(JsonStrings* strings, bool raw,
                                   const std::vector<StringPart>& parts, const Count& length,

@@ -7,6 +7,7 @@
 #include "constraint/formats.h"
 #include "constraint/intersection.h"
 #include "constraint/program.h"
+#include "constraint/regex.h"
 #include "constraint/regex_syntax.h"
 #include "constraint/schema_compiler.h"
 #include "tokenizer/utf8.h"
@@ -25,6 +26,17 @@ Grammar::Node exact_text(std::string_view text, JsonStrings* strings, Grammar* g
 }
 
 }  // namespace
+
+Count SchemaCompiler::open_bounds(const std::vector<StringPart>& parts, Count length) {
+  for (const StringPart& part : parts) {
+    if (part.excluded) continue;
+    const Result<LengthRange> own = regex_lengths(part.text, part.kind != StringPart::kFormat);
+    if (!own.ok()) continue;
+    if (own->min >= length.min) length.min = 0;
+    if (own->max <= length.max) length.max = Grammar::kUnlimited;
+  }
+  return length;
+}
 
 Result<std::vector<SchemaCompiler::StringPart>> SchemaCompiler::string_parts(
     const Json& schema, const std::string& path) {
@@ -90,7 +102,7 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
 Result<Grammar::Node> SchemaCompiler::string_in(JsonStrings* strings, bool raw,
                                                 const std::vector<StringPart>& parts,
                                                 const Count& length, const std::string& path) {
-  const auto& [min, max] = length;
+  const auto [min, max] = open_bounds(parts, length);
   const bool bounded = min > 0 || max != Grammar::kUnlimited;
   const bool is_any = parts.empty() && !bounded;
   const bool checked = raw || (strings->notation().inner_quotes && !is_any);
