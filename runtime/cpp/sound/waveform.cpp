@@ -53,7 +53,7 @@ Result<WaveformSettings> WaveformSettings::load(const uint8_t* data, size_t size
   settings.behind = table.scalar<uint32_t>(kBehind);
   settings.positions = table.vector<float>(kPositions);
   const size_t around = settings.before + settings.behind;
-  if (settings.frame < 1 ||
+  if (settings.frame < 1 || settings.before < 1 ||
       (settings.row % settings.frame != 0 || !std::isfinite(settings.scale) ||
        around >= settings.most || settings.positions.empty() ||
        settings.positions.size() % settings.most != 0 ||
