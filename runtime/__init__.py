@@ -12,7 +12,7 @@ from runtime.program import Program, Size, TensorSpec
 from runtime.recording import Recording
 from runtime.runner import Runner
 from runtime.tool_chat import Reply, ask
-from runtime.transcriber import Segment, Transcriber, Transcription, Word
+from runtime.transcriber import Part, Segment, Transcriber, Transcription, Word
 
 __all__ = [
     "AnswerOptions",
@@ -21,6 +21,7 @@ __all__ = [
     "Embeddings",
     "Engine",
     "Generation",
+    "Part",
     "Program",
     "Recording",
     "Reply",

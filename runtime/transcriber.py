@@ -2,20 +2,18 @@
 
 import ctypes
 import math
-import mmap
 import os
 import queue
-import stat
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from runtime.binding.c_arguments import check, check_whole, encoded, text_of, utf8_of
+from runtime.binding.c_arguments import check, check_whole, text_of, utf8_of
 from runtime.binding.file_handle import FileHandle
 from runtime.binding.library import (
     ERROR_SIZE,
+    PartCallback,
     SegmentCallback,
     Sound,
     SoundSegment,
@@ -24,21 +22,12 @@ from runtime.binding.library import (
     library,
 )
 from runtime.errors import RunnerError
+from runtime.sound import array_sound, opened
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _TASKS = ("transcribe", "translate")
-# The types of arrays by numpy's names, as thimble_hear.h numbers them.
-_TYPES = {"uint8": 0, "int16": 1, "int32": 3, "float32": 4, "float64": 5}
-# How those of files are stored, and what stands for 0 and for 1; three bytes are read by hand.
-_FORMS = {
-    **{0: ("u1", 128, 2**7), 1: ("i2", 0, 2**15), 2: ("u1", 0, 2**31), 3: ("i4", 0, 2**31)},
-    **{4: ("f4", 0, 1), 5: ("f8", 0, 1)},
-}
-_THREE_BYTES = 2
-_MAX_CHANNELS, _MAX_RATE = 64, 1_000_000
 _TIMESTAMPS: dict[object, int] = {False: 0, True: 1, "segment": 1, "word": 2}
 _CODE_SIZE = 32  # bytes of a language's code, at most
 
@@ -100,6 +89,19 @@ class Transcription:
     duration: float
 
 
+@dataclass(frozen=True)
+class Part:
+    """The text so far of the last seconds of a sound that arrives, which the next one replaces; or
+    their final text.
+
+    Attributes:
+        segment: it may have no text.
+    """
+
+    segment: Segment
+    is_final: bool
+
+
 class Transcriber(FileHandle):
     """A `.pte` of a model that hears, which `python -m exporter` wrote, loaded and ready.
 
@@ -119,6 +121,7 @@ class Transcriber(FileHandle):
     _KIND, _NOUN, _AGAIN = "transcriber", "a Transcriber", "load the model again"
 
     _thread: int | None = None  # whose call is at work
+    _stream: int | None = None  # the handle of the sound that arrives
     _interrupted = False
 
     def __init__(
@@ -185,7 +188,7 @@ class Transcriber(FileHandle):
         )
         most = math.inf if max_seconds is None else check("max_seconds", max_seconds, 1, math.inf)
         self._require_other_thread()
-        with self._busy, _opened(sound, rate, most) as found:
+        with self._busy, opened(sound, rate, most) as found:
             self._thread = threading.get_ident()
             try:
                 segments, language = self._hear(found, options, on_segment)
@@ -194,6 +197,88 @@ class Transcriber(FileHandle):
             duration = found.frames / found.rate
         text = "".join(segment.text for segment in segments).removeprefix(" ")
         return Transcription(text, tuple(segments), language, duration)
+
+    def stream(
+        self,
+        pieces: "Iterable[NDArray[Any]]",
+        step: float = 1.0,
+        temperature: float = 0.0,
+        fallback: bool = True,
+        seed: int = 0,
+        rate: int = 16000,
+    ) -> Iterator[Part]:
+        """Writes the text of a sound while it arrives, of a model that reads it so. Meanwhile, it
+        can do no other work.
+
+        Args:
+            pieces: samples (frames,) or (frames, channels), as of transcribe(); all of one type.
+            step: seconds of sound from one text to the next, 0.02 to 60.
+            temperature, fallback, seed: as of transcribe(); of final texts.
+            rate: samples per second.
+
+        Raises:
+            RunnerError: the model reads whole sounds alone, does not know what is asked for, or is
+                at work; or a piece is not as the first one.
+        """
+        options = TranscribeOptions(
+            *(None, b"", 0, 0, int(not fallback)),
+            check("temperature", temperature, 0.0, 1.0),
+            check_whole("seed", seed, 0, 2**64 - 1),
+        )
+        parts: list[Part] = []
+
+        def take(pointer: Any, is_final: int, _context: Any) -> int:
+            parts.append(Part(_segment(pointer.contents), bool(is_final)))
+            return int(threading.main_thread().is_alive())
+
+        callback, message = PartCallback(take), ctypes.create_string_buffer(ERROR_SIZE)
+        form: tuple[int, int] | None = None
+        try:
+            for piece in pieces:
+                held, sound = array_sound(piece, rate)
+                if form is None:
+                    form = sound.type, sound.channels
+                    self._begin(sound, options, step, callback, message)
+                if form != (sound.type, sound.channels):
+                    raise RunnerError("a piece has another type or channels than the first one")
+                self._call("feed", message, sound.samples, sound.frames)
+                del held
+                yield from parts
+                parts.clear()
+            if form is not None:
+                self._call("finish", message)
+                yield from parts
+        finally:
+            if form is not None:
+                self._end()
+
+    def _begin(
+        self, form: Sound, options: TranscribeOptions, step: float, callback: Any, message: Any
+    ) -> None:
+        with self._busy:
+            handle = library().thimble_sound_stream_open(
+                *(self._open(), ctypes.byref(form), ctypes.byref(options), step, callback, None),
+                *(message, ERROR_SIZE),
+            )
+            if not handle:
+                raise RunnerError(text_of(message))
+            self._stream = handle
+
+    def _call(self, name: str, message: Any, *given: Any) -> None:
+        with self._busy:
+            if self._stream is None:
+                self._open()
+                raise RunnerError("the sound that arrives was ended: begin another")
+            call = getattr(library(), f"thimble_sound_stream_{name}")
+            if call(self._stream, *given, message, ERROR_SIZE):
+                raise RunnerError(text_of(message))
+
+    def _end(self) -> None:
+        """Ends the sound that arrives, if there is one."""
+        with self._busy:
+            if self._stream is not None and os.getpid() == self._process:
+                library().thimble_sound_stream_close(self._stream)
+            self._stream = None
 
     def _hear(
         self,
@@ -260,6 +345,8 @@ class Transcriber(FileHandle):
             RunnerError: on_segment calls this.
         """
         self._require_other_thread()
+        if self._handle is not None:
+            self._end()
         super().close()
 
     def _require_other_thread(self) -> None:
@@ -274,111 +361,6 @@ class Transcriber(FileHandle):
         called with False."""
         self._interrupted = interrupt
         library().thimble_transcriber_interrupt(self._open(), int(interrupt))
-
-
-def read_sound(
-    path: "str | os.PathLike[str]", most_seconds: float = math.inf
-) -> "tuple[NDArray[np.float64], int]":
-    """Returns the mean of a file's channels, (frames,) of -1 to 1, and its samples per second.
-
-    Args:
-        most_seconds: what is behind them is not read.
-
-    Raises:
-        RunnerError: the file cannot be read.
-    """
-    import numpy as np
-
-    with _mapped(path) as data, _read(data, os.fspath(path), math.inf) as found:
-        form, zero, one = _FORMS[found.type]
-        frames = int(min(found.frames, most_seconds * found.rate))
-        width = 3 if found.type == _THREE_BYTES else np.dtype(form).itemsize
-        stored = ctypes.string_at(found.samples, frames * found.channels * width)
-        samples = np.frombuffer(stored, form)
-        if found.type == _THREE_BYTES:
-            bytes_of = np.zeros((len(samples) // 3, 4), "u1")
-            bytes_of[:, 1:] = samples.reshape(-1, 3)
-            samples = bytes_of.view("<i4")
-        numbers = (samples.astype("f8") - zero) / one
-        return numbers.reshape(frames, found.channels).mean(axis=1), int(found.rate)
-
-
-@contextmanager
-def _opened(
-    sound: "str | os.PathLike[str] | bytes | NDArray[Any]", rate: int, most_seconds: float
-) -> Iterator[Sound]:
-    """Keeps the samples where they are until it is left."""
-    if isinstance(sound, str | os.PathLike):
-        with _mapped(sound) as data, _read(data, os.fspath(sound), most_seconds) as found:
-            yield found
-    elif isinstance(sound, bytes):
-        with _read(sound, "the sound", most_seconds) as found:
-            yield found
-    else:
-        held, found = _array(sound, rate)
-        if found.frames > most_seconds * rate:
-            raise RunnerError(f"the sound has more than {most_seconds:g} seconds: give it in parts")
-        yield found
-        del held
-
-
-@contextmanager
-def _mapped(path: "str | os.PathLike[str]") -> "Iterator[mmap.mmap | bytes]":
-    try:
-        if stat.S_ISFIFO(os.stat(encoded(path)).st_mode):  # to open it would wait for a writer
-            raise RunnerError(f"{os.fspath(path)} is not a file: name one, or pass its bytes")
-        with open(encoded(path), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    except OSError as error:
-        name = os.fspath(path)
-        raise RunnerError(f"cannot read {name}: {error.strerror}: name a file of sound") from None
-    yield data
-
-
-@contextmanager
-def _read(data: "mmap.mmap | bytes", name: str, most_seconds: float) -> Iterator[Sound]:
-    import numpy as np
-
-    view = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
-    sound = Sound()
-    error = ctypes.create_string_buffer(ERROR_SIZE)
-    address = ctypes.c_void_p(view.ctypes.data)
-    file = library().thimble_sound_open(
-        *(address, len(view), most_seconds, ctypes.byref(sound), error, ERROR_SIZE)
-    )
-    if not file:
-        raise RunnerError(text_of(error).replace("the sound", name, 1))
-    try:
-        yield sound
-    finally:
-        library().thimble_sound_close(file)
-
-
-def _array(samples: "NDArray[Any]", rate: int) -> tuple[Any, Sound]:
-    import numpy as np
-
-    if not isinstance(samples, np.ndarray):
-        raise RunnerError(
-            f"the sound is a {type(samples).__name__}, but must be a path, the bytes of a file or "
-            "an array"
-        )
-    if samples.dtype == np.float16:
-        samples = samples.astype(np.float32)
-    kind = _TYPES.get(samples.dtype.name)
-    if kind is None:
-        raise RunnerError(
-            f"the sound is an array of {samples.dtype}, but must be of {', '.join(_TYPES)}"
-        )
-    channels = samples.shape[1] if samples.ndim == 2 else 1
-    if samples.ndim not in (1, 2) or not 1 <= channels <= _MAX_CHANNELS or len(samples) == 0:
-        raise RunnerError(
-            f"the sound is an array of shape {samples.shape}, but must be (frames,) or (frames, "
-            f"channels), with 1 to {_MAX_CHANNELS} channels"
-        )
-    check_whole("rate", rate, 1, _MAX_RATE)
-    held = np.ascontiguousarray(samples, samples.dtype.newbyteorder("="))
-    return held, Sound(held.ctypes.data, len(held), kind, channels, rate)
 
 
 def _segment(one: SoundSegment) -> Segment:

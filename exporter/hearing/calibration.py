@@ -17,7 +17,7 @@ from exporter.hearing.waveform import WaveformSettings
 from exporter.models.whisper import WhisperSpec
 from exporter.tokenizer import load_tokenizer
 from runtime.errors import RunnerError
-from runtime.transcriber import read_sound
+from runtime.sound import read_sound
 
 _WINDOWS, _TEXTS = 4, 8
 _MOST_WINDOWS = 16  # of recordings

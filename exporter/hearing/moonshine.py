@@ -30,6 +30,7 @@ from exporter.models.moonshine import (
     MoonshineSpec,
     SoundEncoder,
     StepDecoder,
+    TextSpec,
     rows_of,
     states_of,
 )
@@ -102,21 +103,6 @@ def _methods(
 ) -> dict[str, Made]:
     """Returns the file's methods, with examples of their inputs."""
     generator = torch.Generator().manual_seed(0)
-
-    def layers(rows: int) -> list[torch.Tensor]:
-        return [
-            torch.randn(1, rows, spec.hidden_size, generator=generator)
-            for _ in range(spec.decoder_num_hidden_layers)
-        ]
-
-    states = states_of(sound.most)
-    bias = torch.full((1, 1, 1, most + 1), -torch.inf)
-    bias[..., : most // 2] = 0
-    bias[..., -1] = 0
-    step = (
-        *(torch.tensor([[ends.start]]), torch.tensor([[most // 2]]), bias),
-        *(layers(most), layers(most), layers(states), layers(states)),
-    )
     rows = 0.1 * torch.randn(1, sound.most, sound.row, generator=generator)
     return {
         ENCODER: Made(
@@ -127,12 +113,34 @@ def _methods(
             refuses_nan=False,
             shorter=Shorter("rows", ("sound",), sound.least),
         ),
-        TEXT_DECODER: Made(
-            StepDecoder(model, spec, most).eval(),
-            Inputs(step),
-            None,
-            (),
-            refuses_nan=False,
-            shorter=Shorter("states", ("cross_keys", "cross_values"), 1),
+        TEXT_DECODER: text_decoder(
+            StepDecoder(model.decoder, spec, most), spec, ends, most, states_of(sound.most)
         ),
     }
+
+
+def text_decoder(
+    module: StepDecoder, spec: TextSpec, ends: Transcription, most: int, states: int
+) -> Made:
+    """
+    Args:
+        most: tokens of a text.
+        states: of the longest sound.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def layers(rows: int) -> list[torch.Tensor]:
+        return [
+            torch.randn(1, rows, spec.hidden_size, generator=generator)
+            for _ in range(spec.decoder_num_hidden_layers)
+        ]
+
+    bias = torch.full((1, 1, 1, most + 1), -torch.inf)
+    bias[..., : most // 2] = 0
+    bias[..., -1] = 0
+    step = (
+        *(torch.tensor([[ends.start]]), torch.tensor([[most // 2]]), bias),
+        *(layers(most), layers(most), layers(states), layers(states)),
+    )
+    shorter = Shorter("states", ("cross_keys", "cross_values"), 1)
+    return Made(module.eval(), Inputs(step), None, (), refuses_nan=False, shorter=shorter)

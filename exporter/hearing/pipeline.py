@@ -18,6 +18,7 @@ from exporter.hearing.ctranslate2 import WhisperTensors, log_mel_of, transcripti
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
 from exporter.hearing.methods import ENCODER, TEXT_DECODER
 from exporter.hearing.moonshine import open_moonshine
+from exporter.hearing.moonshine_streaming import open_moonshine_streaming
 from exporter.hearing.openai import as_directory, open_one_file
 from exporter.hearing.parakeet import open_parakeet
 from exporter.hearing.quantize import quantize
@@ -32,6 +33,7 @@ from exporter.hearing.transcription import (
 from exporter.json_object import read_object
 from exporter.listener import SILENT, Listener
 from exporter.models.moonshine import FAMILY as MOONSHINE_FAMILY
+from exporter.models.moonshine_streaming import FAMILY as STREAMING_FAMILY
 from exporter.models.parakeet import FAMILY as PARAKEET_FAMILY
 from exporter.models.whisper import FAMILY, TextDecoder, Whisper, WhisperSpec, WindowEncoder
 from exporter.module.options import ModuleOptions
@@ -45,6 +47,7 @@ from quant.scheme import Scheme
 _DELEGATE = "cpu"
 _OPENERS: Mapping[str, Callable[[Path, Path | None], HearingSource[Any]]] = {
     MOONSHINE_FAMILY.model_type: open_moonshine,
+    STREAMING_FAMILY.model_type: open_moonshine_streaming,
     PARAKEET_FAMILY.model_type: open_parakeet,
 }
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from exporter.hearing.calibration import Calibration
 from exporter.models.moonshine import Moonshine
+from exporter.models.moonshine_streaming import MoonshineStreaming
 from exporter.models.parakeet import Parakeet
 from exporter.models.whisper import Whisper
 from exporter.module.quantize_layers import LayerQuantizer, linears_of, round_convolution
@@ -14,11 +15,14 @@ from quant.modules import QuantizedEmbedding, set_weight
 from quant.progress import ProgressCallback, ProgressMeter
 from quant.rounding.nearest import round_weight
 from quant.scheme import EMBEDDING_PART, Scheme
+from quant.weight_type import WeightType
+
+_LAYERS = ".layers."  # in the names of what the scheme is for
 
 
 @torch.no_grad()
 def quantize(
-    model: Whisper | Moonshine,
+    model: Whisper | Moonshine | MoonshineStreaming,
     scheme: Scheme,
     calibration: Calibration | None,
     progress: ProgressCallback | None,
@@ -37,10 +41,13 @@ def quantize(
         return
     table = model.decoder.embed_tokens
     assert isinstance(table, nn.Embedding)
-    linears = linears_of(model).values()
-    numbers = table.weight.numel() + sum(linear.weight.numel() for linear in linears)
+    linears = linears_of(model)
+    numbers = table.weight.numel() + sum(linear.weight.numel() for linear in linears.values())
     meter = ProgressMeter(numbers, progress)
     quantizer = LayerQuantizer(scheme, own, meter)
+    for name, linear in linears.items():
+        if _LAYERS not in name:
+            _round_outside(model, name, linear, type, scheme, meter)
     if calibration is not None:
         _calibrate(model, quantizer, calibration)
     else:
@@ -80,21 +87,35 @@ def quantize_parakeet(
             calls = [(x,) for x in states]
             states = quantizer.solve(f"encoder.layers.{index}", layer, run, calls)
     for name in ("encoder.subsampling.linear", "ctc_head"):
-        path, _, last = name.rpartition(".")
-        weight = linears[name].weight
-        set_weight(model.get_submodule(path), last, round_weight(weight, type, name, scheme.choice))
-        meter.advance(name, weight.numel())
+        _round_outside(model, name, linears[name], type, scheme, meter)
+
+
+def _round_outside(
+    model: nn.Module,
+    name: str,
+    linear: nn.Linear,
+    type: WeightType,
+    scheme: Scheme,
+    meter: ProgressMeter,
+) -> None:
+    """Rounds a linear that is in no layer to nearest."""
+    path, _, last = name.rpartition(".")
+    weight = round_weight(linear.weight, type, name, scheme.choice)
+    set_weight(model.get_submodule(path), last, weight)
+    meter.advance(name, linear.weight.numel())
 
 
 def _calibrate(
-    model: Whisper | Moonshine, quantizer: LayerQuantizer, calibration: Calibration
+    model: Whisper | Moonshine | MoonshineStreaming,
+    quantizer: LayerQuantizer,
+    calibration: Calibration,
 ) -> None:
     encoder, decoder = model.encoder, model.decoder
     states = [encoder.embed(window[None]) for window in calibration.features]
     for index, layer in enumerate(encoder.layers):
         run = partial(encoder.run, layer)
         states = quantizer.solve(f"encoder.layers.{index}", layer, run, [(x,) for x in states])
-    states = [encoder.layer_norm(x) for x in states]
+    states = [encoder.finish(x) for x in states]
     texts = [decoder.begin(tokens[None]) for tokens in calibration.tokens]
     for index, layer in enumerate(decoder.layers):
         run = partial(decoder.read, layer)

@@ -104,6 +104,8 @@ def read_ends(directory: Path, vocab_size: int) -> tuple[Transcription, int | No
     fields = read_object(directory / CONFIG)
     if path.is_file():
         fields = {**fields, **read_object(path)}
+    if fields.get("decoder_start_token_id") is None:
+        fields["decoder_start_token_id"] = fields.get("bos_token_id")
     read = Transcription(
         start=_one(path, fields, "decoder_start_token_id"),
         end=_one(path, fields, "eos_token_id"),

@@ -36,6 +36,7 @@ class EncoderAttention(nn.Module):
     def __init__(self, spec: EncoderAttentionSpec, hidden_size: int) -> None:
         super().__init__()
         self.head_dim, self.window = spec.head_dim, spec.window
+        self.after = None if spec.window is None else spec.window - 1
         self.scale = spec.head_dim**-0.5
         size = spec.num_attention_heads * spec.head_dim
         self.q_proj = nn.Linear(hidden_size, size)
@@ -60,7 +61,7 @@ class EncoderAttention(nn.Module):
     def forward(self, x: Tensor, context: Context) -> Tensor:
         heads = (*x.shape[:2], -1, self.head_dim)
         q, k, v = (proj(x).view(heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
-        out = torch.ops.thimble.segment_attention(q, k, v, self.scale, self.window, False)
+        out = torch.ops.thimble.segment_attention(q, k, v, self.scale, self.window, self.after)
         return self.o_proj(out.flatten(2))
 
 

@@ -29,27 +29,33 @@ ROW = 64  # samples of a row: the step of the first convolution, which sees 127
 _EPS = 1e-5
 _STEPS = ((7, 3), (3, 2))  # kernel and stride of the convolutions behind it
 _SHARE, _THETA = "partial_rotary_factor", 10000.0
-_ROTATED = ("q_proj", "k_proj")
+ROTATED = ("q_proj", "k_proj")
 
 
 @dataclass(frozen=True)
-class MoonshineSpec:
-    """The fields of its config.json by their names there.
+class TextSpec:
+    """Of the decoder.
 
     Attributes:
-        rope: of heads whose halves rotate with each other.
+        decoder_rope: of heads whose halves rotate with each other.
     """
 
     vocab_size: int
     hidden_size: int
     intermediate_size: int
-    encoder_num_hidden_layers: int
     decoder_num_hidden_layers: int
-    encoder_num_attention_heads: int
     decoder_num_attention_heads: int
     max_position_embeddings: int
-    encoder_rope: RotarySpec
     decoder_rope: RotarySpec
+
+
+@dataclass(frozen=True)
+class MoonshineSpec(TextSpec):
+    """The fields of its config.json by their names there."""
+
+    encoder_num_hidden_layers: int
+    encoder_num_attention_heads: int
+    encoder_rope: RotarySpec
     model_type: str = "moonshine"
     tie_word_embeddings: bool = False  # the head is the embedding's own parameter here
 
@@ -92,7 +98,7 @@ def stored(spec: MoonshineSpec, name: str) -> Stored:
     found = Stored((f"model.{name}",))
     if name == "encoder.conv1.weight":
         return found.then(_by_rows)
-    rotated = name.split(".")[-2] in _ROTATED and "self_attn" in name
+    rotated = name.split(".")[-2] in ROTATED and "self_attn" in name
     if not rotated:
         return found
     table = spec.encoder_rope if name.startswith("encoder") else spec.decoder_rope
@@ -259,11 +265,15 @@ class Encoder(nn.Module):
         x = self.embed(sound)
         for layer in self.layers:
             x = self.run(layer, x)
-        return self.layer_norm(x)
+        return self.finish(x)
 
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
         result: Tensor = layer(x, self.cosines, self.sines)
         return result
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Returns what the decoder attends to, of the last layer's output."""
+        return self.layer_norm(x)
 
     def embed(self, sound: Tensor) -> Tensor:
         """Returns what the first layer reads."""
@@ -274,7 +284,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, spec: MoonshineSpec) -> None:
+    def __init__(self, spec: TextSpec) -> None:
         super().__init__()
         size = spec.hidden_size
         self.embed_tokens: nn.Embedding | QuantizedEmbedding
@@ -325,12 +335,18 @@ class SoundEncoder(CrossProjections):
 
 
 class StepDecoder(nn.Module):
-    """From a token to the logits of the next."""
+    """From a token to the logits of the next.
 
-    def __init__(self, model: Moonshine, spec: MoonshineSpec, most: int) -> None:
+    Args:
+        head: None: the table of tokens.
+    """
+
+    def __init__(
+        self, decoder: Decoder, spec: TextSpec, most: int, head: nn.Module | None = None
+    ) -> None:
         super().__init__()
-        self.decoder = model.decoder
-        self.head = tied_head(model.decoder.embed_tokens)
+        self.decoder = decoder
+        self.head = tied_head(decoder.embed_tokens) if head is None else head
         cosines, sines = rope_table(spec.decoder_rope, most)
         self.angles = nn.Embedding.from_pretrained(torch.cat((cosines, sines), -1)[:, 0])
 

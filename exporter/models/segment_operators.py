@@ -21,7 +21,7 @@ _library.define("add_positions(Tensor x, Tensor table) -> Tensor")
 _library.define("rotate(Tensor x, Tensor cosines, Tensor sines) -> Tensor")
 _library.define(
     "segment_attention(Tensor query, Tensor key, Tensor value, float scale, int? window, "
-    "bool causal) -> Tensor"
+    "int? after) -> Tensor"
 )
 _library.define("sample_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> Tensor")
 _library.define("relative_scores(Tensor query, Tensor table) -> Tensor")
@@ -40,7 +40,7 @@ def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 def segment_attention(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, causal: bool
+    query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, after: int | None
 ) -> Tensor:
     """Grouped-query attention within complete texts.
 
@@ -48,9 +48,8 @@ def segment_attention(
         query: (batch, seq_len, num_attention_heads, head_dim).
         key, value: (batch, seq_len, num_key_value_heads, head_dim).
         scale: factor on the dot products.
-        window: how many positions up to its own a query sees, and as many from its own on unless
-            causal; None: all.
-        causal: whether a query sees none behind its own.
+        window: how many positions up to its own a query sees; None: all.
+        after: how many behind its own; None: all.
 
     Returns:
         (batch, seq_len, num_attention_heads, head_dim).
@@ -58,9 +57,9 @@ def segment_attention(
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     at = torch.arange(query.shape[2], device=query.device)
     ages = at[:, None] - at
-    seen = ages >= 0 if causal else torch.ones_like(ages, dtype=torch.bool)
+    seen = torch.ones_like(ages, dtype=torch.bool) if after is None else ages >= -after
     if window is not None:
-        seen = seen & (ages.abs() < window)
+        seen = seen & (ages < window)
     out = F.scaled_dot_product_attention(
         query, key, value, attn_mask=seen, scale=scale, enable_gqa=True
     )

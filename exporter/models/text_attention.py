@@ -23,7 +23,8 @@ class TextAttention(Attention):
         """As those of `Attention`."""
         assert spec.soft_cap is None and not spec.sinks and spec.gate is None and not spec.int8
         super().__init__(spec, hidden_size, eps, query_rope, key_rope)
-        self.causal = spec.text == "before"
+        around = None if self.window is None else self.window - 1
+        self.after = 0 if spec.text == "before" else around
 
     def _rotate(self, x: Tensor, rope: Rope) -> Tensor:
         rotated: Tensor = torch.ops.thimble.rotate(x, *rope)
@@ -31,6 +32,6 @@ class TextAttention(Attention):
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         attended: Tensor = torch.ops.thimble.segment_attention(
-            q, k, v, self.scale, self.window, self.causal
+            q, k, v, self.scale, self.window, self.after
         )
         return attended

@@ -166,11 +166,15 @@ class Encoder(nn.Module):
         x = self.embed(features)
         for layer in self.layers:
             x = self.run(layer, x)
-        return self.layer_norm(x)
+        return self.finish(x)
 
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
         result: Tensor = layer(x)
         return result
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Returns what the decoder attends to, of the last layer's output."""
+        return self.layer_norm(x)
 
     def embed(self, features: Tensor) -> Tensor:
         """Returns what the first layer reads."""

@@ -180,6 +180,9 @@ class SoundSegment(ctypes.Structure):
 
 
 SegmentCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(SoundSegment), ctypes.c_void_p)
+PartCallback = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(SoundSegment), ctypes.c_int32, ctypes.c_void_p
+)
 
 
 class Request(ctypes.Structure):
@@ -336,6 +339,13 @@ def _declare(lib: ctypes.CDLL) -> None:
             *(number, pointer, ctypes.POINTER(Sound), ctypes.POINTER(TranscribeOptions)),
             *(SegmentCallback, pointer, text, size, text, size),
         ),
+        "sound_stream_open": (
+            *(pointer, pointer, ctypes.POINTER(Sound), ctypes.POINTER(TranscribeOptions)),
+            *(ctypes.c_double, PartCallback, pointer, text, size),
+        ),
+        "sound_stream_feed": (number, pointer, pointer, ctypes.c_uint64, text, size),
+        "sound_stream_finish": (number, pointer, text, size),
+        "sound_stream_close": (None, pointer),
         "transcriber_interrupt": (None, pointer, ctypes.c_int32),
         "transcriber_free": (None, pointer),
         "program_load": (pointer, text, load_options, text, size),

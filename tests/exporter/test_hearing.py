@@ -154,7 +154,7 @@ def test_what_the_runner_refuses(
         assert result.stdout == ""
     for arguments, sentence in (
         (["-p", "a"], "is a model that hears, not of language: give it sound"),
-        (["-p", "a", "--timestamps"], "--timestamps and --no-fallback have no effect without"),
+        (["-p", "a", "--timestamps"], "--no-fallback and --raw have no effect without"),
     ):
         result = run(cpp_build, pte, *arguments)
         assert result.returncode == 2 and sentence in result.stderr
@@ -166,7 +166,7 @@ def test_what_the_runner_refuses(
         (
             "--audio",
             {"--prompt", "--prompt-file", "--seed", "--temperature", "--language", "--task"}
-            | {"--format", "--timestamps", "--no-fallback"},
+            | {"--format", "--timestamps", "--no-fallback", "--raw"},
         ),
         ("--embed", {"--prompt", "--prompt-file", "--prompt-name"}),
         ("--input", {"--json", "--prompt", "--prompt-file"}),

@@ -14,7 +14,7 @@ WINDOW = 3  # seconds
 MOST_TOKENS = 24
 
 
-def _tokenizer() -> tokenizers.Tokenizer:
+def write_tokenizer(directory: Path) -> None:
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     library = tokenizers.Tokenizer(
         tokenizers.models.BPE({text: number for number, text in enumerate(alphabet)}, [])
@@ -22,7 +22,14 @@ def _tokenizer() -> tokenizers.Tokenizer:
     library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = tokenizers.decoders.ByteLevel()
     library.add_special_tokens(["<s>", "</s>"])
-    return library
+    library.save(str(directory / "tokenizer.json"))
+
+
+def write_extractor(directory: Path, seconds: int) -> None:
+    transformers.Wav2Vec2FeatureExtractor().save_pretrained(directory)
+    extractor = directory / "preprocessor_config.json"
+    text = extractor.read_text().replace('"do_normalize": true', '"do_normalize": false')
+    extractor.write_text(text.replace("{", f'{{"chunk_length": {seconds},', 1))
 
 
 def write_moonshine(directory: Path, **fields: Any) -> Any:
@@ -47,11 +54,8 @@ def write_moonshine(directory: Path, **fields: Any) -> Any:
             else:
                 parameter.mul_(1 if "embed_tokens" in name or parameter.dim() == 1 else 8)
     model.save_pretrained(directory)
-    transformers.Wav2Vec2FeatureExtractor().save_pretrained(directory)
-    extractor = directory / "preprocessor_config.json"
-    text = extractor.read_text().replace('"do_normalize": true', '"do_normalize": false')
-    extractor.write_text(text.replace("{", f'{{"chunk_length": {WINDOW},', 1))
-    _tokenizer().save(str(directory / "tokenizer.json"))
+    write_extractor(directory, WINDOW)
+    write_tokenizer(directory)
     model.generation_config = transformers.GenerationConfig(**ends, max_length=MOST_TOKENS)
     model.generation_config.save_pretrained(directory)
     return model

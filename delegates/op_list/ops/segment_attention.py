@@ -20,7 +20,7 @@ class SegmentAttention(Op):
     Attributes:
         offsets: of the columns of queries, keys and values in what it reads.
         window: positions up to its own that a query sees; 0: all.
-        causal: whether it sees none behind its own; else as many as before it.
+        after: positions behind its own that it sees; None: all.
         max_seq_len: the most rows of a segment.
         parts: of a sample, each by itself.
         bias: added to the scores: a row for each query; those of each head where bias_heads, and
@@ -38,7 +38,7 @@ class SegmentAttention(Op):
     num_key_value_heads: int
     scale: float
     window: int
-    causal: bool
+    after: int | None
     max_seq_len: int
     offsets: tuple[int, int, int] = (0, 0, 0)
     parts: int = 1
@@ -51,7 +51,6 @@ class SegmentAttention(Op):
         joined = self.query, self.key, self.value
         for rows, offset in zip(joined, self.offsets, strict=True):
             columns += [places.slot(rows), offset]
-        behind = self.window - 1 if self.window else _ALL
         return [
             *columns,
             places.slot(self.output),
@@ -59,7 +58,7 @@ class SegmentAttention(Op):
             self.num_key_value_heads,
             self.scale,
             self.window,
-            0 if self.causal else behind,
+            _ALL if self.after is None else self.after,
             self.max_seq_len,
             *self._of_samples(places),
         ]
@@ -81,8 +80,8 @@ class SegmentAttention(Op):
 
 
 def match_segment_attention(node: Node, values: Values) -> SegmentAttention | Refused:
-    query, key, value, scale, window, causal = args_of(node)
-    return _segment_attention(node, (query, key, value), scale, window, causal, values)
+    query, key, value, scale, window, after = args_of(node)
+    return _segment_attention(node, (query, key, value), scale, window, after, values)
 
 
 def _segment_attention(
@@ -90,7 +89,7 @@ def _segment_attention(
     heads: tuple[Node, Node, Node],
     scale: float,
     window: int | None,
-    causal: bool,
+    after: int | None,
     values: Values,
 ) -> SegmentAttention | Refused:
     query, key, value = heads
@@ -106,7 +105,7 @@ def _segment_attention(
         num_key_value_heads=shape_of(key)[2],
         scale=scale,
         window=window or 0,
-        causal=causal,
+        after=after,
         max_seq_len=most_tokens(query),
     )
 
@@ -115,7 +114,8 @@ def match_full_attention(node: Node, values: Values) -> SegmentAttention | Refus
     query, key, value, scale, causal, *rest = args_of(node)
     given: tuple[Any, ...] = (*rest, *_DEFAULTS[len(rest) :])
     parts, bias, bias_heads, bias_parts = given
-    op = _segment_attention(node, (query, key, value), scale, None, causal, values)
+    after = 0 if causal else None
+    op = _segment_attention(node, (query, key, value), scale, None, after, values)
     if isinstance(op, SegmentAttention):
         op.parts, op.bias_heads, op.bias_parts = parts, bias_heads, bias_parts
         op.bias = None if bias is None else values.rows(bias)

@@ -89,6 +89,8 @@ class Rewriting(Layouts):
             visit = self._by_row
         elif str(node.target) == "thimble.rotate.default":
             visit = self._rotated
+        elif str(node.target) == "thimble.segment_attention.default":
+            visit = partial(self._rotated, count=3)
         elif str(node.target) == "thimble.relative_scores.default":
             visit = self._scored
         elif str(node.target) == "thimble.convolution.default":
@@ -253,9 +255,10 @@ class Rewriting(Layouts):
         assert row is not None
         return from_rows(rows, row) if width else None
 
-    def _rotated(self, node: Node) -> Placed | None:
-        """Heads (batch, rows, heads, head_dim), by the places of their rows."""
-        found = self._by_heads(node)
+    def _rotated(self, node: Node, count: int = 1) -> Placed | None:
+        """Heads (batch, rows, heads, head_dim), by the places of their rows; `count` values are
+        such heads."""
+        found = self._by_heads(node, count)
         if found is None:
             return None
         turned, (samples, height, heads, dim) = found
@@ -267,21 +270,23 @@ class Rewriting(Layouts):
         found = self._by_heads(node)
         return None if found is None else self.natural(found[0], self.shape(node))
 
-    def _by_heads(self, node: Node) -> tuple[Node, torch.Size] | None:
-        """An operator of heads (batch, rows, heads, head_dim) and constants, and the heads' sizes;
-        None if they are none."""
-        source, *tables = node.args
-        placed = self.of_each_sample(source)
-        if placed is None or placed.index.dim() != 4:
-            return None
-        _, height, heads, dim = placed.index.shape
-        rows = self.rows(node, placed, heads * dim)
-        if rows is None:
-            return None
-        heads_of_rows = self.editing.call(
-            node, _aten.reshape.default, rows, [-1, height, heads, dim]
-        )
-        return self.editing.call(node, node.target, heads_of_rows, *tables), placed.index.shape
+    def _by_heads(self, node: Node, count: int = 1) -> tuple[Node, torch.Size] | None:
+        """An operator of `count` heads (batch, rows, heads, head_dim) and of constants, and the
+        first heads' sizes; None if they are none."""
+        sizes, settled = [], []
+        for source in node.args[:count]:
+            placed = self.of_each_sample(source)
+            if placed is None or placed.index.dim() != 4:
+                return None
+            _, height, heads, dim = placed.index.shape
+            rows = self.rows(node, placed, heads * dim)
+            if rows is None:
+                return None
+            shape = [-1, height, heads, dim]
+            settled.append(self.editing.call(node, _aten.reshape.default, rows, shape))
+            sizes.append(placed.index.shape)
+        rest = node.args[count:]
+        return self.editing.call(node, node.target, *settled, *rest), sizes[0]
 
     def _by_matrix(self, node: Node) -> Placed | None:
         """A product with a constant matrix."""

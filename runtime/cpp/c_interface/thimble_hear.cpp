@@ -11,6 +11,7 @@
 #include "c_interface/load_options.h"
 #include "c_interface/shared.h"
 #include "hear/transcriber.h"
+#include "hear/transcript_stream.h"
 #include "sound/pcm.h"
 #include "sound/sound_file.h"
 
@@ -31,17 +32,32 @@ struct thimble_sound_file {
   thimble::SoundFile file;
 };
 
+struct thimble_sound_stream {
+  std::unique_ptr<thimble::TranscriptStream> stream;
+};
+
 namespace {
 
 constexpr thimble_transcribe_options kTranscribeDefaults = {nullptr, nullptr, 0, 0, 0, 0, 0};
 
-Status check_sound(const thimble_sound& sound) {
+constexpr uint64_t kMostFrames = uint64_t{1} << 30;  // of a piece
+constexpr double kLeastStep = 0.02, kMostStep = 60;  // seconds
+
+Status check_form(const thimble_sound& sound) {
   return first_error(
-      {given({{"the sound's samples", sound.samples != nullptr}}),
-       check<int32_t>("type", sound.type, THIMBLE_SOUND_UINT8, THIMBLE_SOUND_FLOAT64),
+      {check<int32_t>("type", sound.type, THIMBLE_SOUND_UINT8, THIMBLE_SOUND_FLOAT64),
        check<int32_t>("channels", sound.channels, 1, thimble::kMostChannels),
-       check<int32_t>("rate", sound.rate, 1, thimble::kMostRate),
-       check<uint64_t>("frames", sound.frames, 1, INT64_MAX)});
+       check<int32_t>("rate", sound.rate, 1, thimble::kMostRate)});
+}
+
+Status check_sound(const thimble_sound& sound) {
+  return first_error({given({{"the sound's samples", sound.samples != nullptr}}), check_form(sound),
+                      check<uint64_t>("frames", sound.frames, 1, INT64_MAX)});
+}
+
+Status check_options(const thimble_transcribe_options& options) {
+  return first_error({check<double>("temperature", options.temperature, 0, 1),
+                      check<int32_t>("timestamps", options.timestamps, 0, 2)});
 }
 
 thimble::Pcm to_pcm(const thimble_sound& sound) {
@@ -150,8 +166,7 @@ int thimble_transcriber_run(thimble_transcriber* transcriber, const thimble_soun
                            {"sound", sound != nullptr},
                            {"on_segment", on_segment != nullptr}});
     if (status.ok()) status = check_sound(*sound);
-    if (status.ok()) status = check<double>("temperature", chosen.temperature, 0, 1);
-    if (status.ok()) status = check<int32_t>("timestamps", chosen.timestamps, 0, 2);
+    if (status.ok()) status = check_options(chosen);
     if (!status.ok()) return status;
     thimble::TranscribeEvents events;
     events.on_segment = [&](const thimble::Segment& segment) {
@@ -168,6 +183,56 @@ int thimble_transcriber_run(thimble_transcriber* transcriber, const thimble_soun
     return {};
   });
 }
+
+thimble_sound_stream* thimble_sound_stream_open(thimble_transcriber* transcriber,
+                                                const thimble_sound* form,
+                                                const thimble_transcribe_options* options,
+                                                double step, thimble_part_callback on_part,
+                                                void* context, char* error, size_t error_size) {
+  return guarded(
+      static_cast<thimble_sound_stream*>(nullptr), error, error_size,
+      [&]() -> thimble_sound_stream* {
+        const auto& chosen = options == nullptr ? kTranscribeDefaults : *options;
+        Status status = given({{"transcriber", transcriber != nullptr},
+                               {"form", form != nullptr},
+                               {"on_part", on_part != nullptr}});
+        if (status.ok()) status = check_form(*form);
+        if (status.ok()) status = check_options(chosen);
+        if (status.ok()) status = check<double>("step", step, kLeastStep, kMostStep);
+        if (report(status, error, error_size) != 0) return nullptr;
+        const auto tell = [on_part, context](const thimble::Segment& segment, bool is_final) {
+          std::vector<thimble_sound_word> words;
+          const thimble_sound_segment given = to_c(segment, &words);
+          return on_part(&given, is_final ? 1 : 0, context) != 0;
+        };
+        auto begun = thimble::TranscriptStream::begin(*transcriber->transcriber, to_pcm(*form),
+                                                      to_options(chosen, transcriber->interrupted),
+                                                      step, tell);
+        if (report(begun.status(), error, error_size) != 0) return nullptr;
+        auto stream = std::make_unique<thimble_sound_stream>();
+        stream->stream = std::move(*begun);
+        return stream.release();
+      });
+}
+
+int thimble_sound_stream_feed(thimble_sound_stream* stream, const void* samples, uint64_t frames,
+                              char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    Status status =
+        given({{"stream", stream != nullptr}, {"samples", samples != nullptr || frames == 0}});
+    if (status.ok()) status = check<uint64_t>("frames", frames, 0, kMostFrames);
+    return status.ok() ? stream->stream->feed(samples, frames) : status;
+  });
+}
+
+int thimble_sound_stream_finish(thimble_sound_stream* stream, char* error, size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status status = given({{"stream", stream != nullptr}});
+    return status.ok() ? stream->stream->finish() : status;
+  });
+}
+
+void thimble_sound_stream_close(thimble_sound_stream* stream) { delete stream; }
 
 void thimble_transcriber_interrupt(thimble_transcriber* transcriber, int32_t interrupt) {
   if (transcriber != nullptr) transcriber->interrupted = interrupt != 0;

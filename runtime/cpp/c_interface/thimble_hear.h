@@ -113,6 +113,36 @@ THIMBLE_API int thimble_transcriber_run(thimble_transcriber* transcriber,
                                         char* language, size_t language_size, char* error,
                                         size_t error_size);
 
+/// A sound that arrives in pieces, of a model that reads it so.
+typedef struct thimble_sound_stream thimble_sound_stream;
+
+/// Receives the text so far of the last seconds, which the next one replaces, or their final one.
+/// The segment, which may have no text, is valid during the call. Returning 0 ends the work.
+typedef int (*thimble_part_callback)(const thimble_sound_segment* segment, int32_t is_final,
+                                     void* context);
+
+/// Begins a sound. The transcriber does no other work until it is closed, and must outlive it.
+/// `form` says how samples are stored: its own samples and frames have no effect. `step` is how
+/// many seconds of sound come from one text to the next, 0.02 to 60. `options` may be null; the
+/// model may not know all of them. Fails if the model reads whole sounds alone. Returns null on
+/// failure.
+THIMBLE_API thimble_sound_stream* thimble_sound_stream_open(
+    thimble_transcriber* transcriber, const thimble_sound* form,
+    const thimble_transcribe_options* options, double step, thimble_part_callback on_part,
+    void* context, char* error, size_t error_size);
+
+/// Takes the next frames, which are copied, and calls back with the texts of what is complete of
+/// them. One thread at a time may call it. Returns 0 on success.
+THIMBLE_API int thimble_sound_stream_feed(thimble_sound_stream* stream, const void* samples,
+                                          uint64_t frames, char* error, size_t error_size);
+
+/// Ends the sound: calls back with the final text of its rest. Returns 0 on success.
+THIMBLE_API int thimble_sound_stream_finish(thimble_sound_stream* stream, char* error,
+                                            size_t error_size);
+
+/// Frees a stream; null is ignored.
+THIMBLE_API void thimble_sound_stream_close(thimble_sound_stream* stream);
+
 /// From any thread: ends the work after the next token, and each later one, until it is called
 /// with 0.
 THIMBLE_API void thimble_transcriber_interrupt(thimble_transcriber* transcriber, int32_t interrupt);

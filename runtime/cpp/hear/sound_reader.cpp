@@ -27,16 +27,11 @@ class LogMelReader : public SoundReader {
   size_t most() const override { return settings().frames(); }
   size_t hop() const override { return settings().hop_length; }
 
-  Status begin(const ResampledSound& sound, const std::function<bool()>& interrupted) override {
-    sound_ = &sound;
-    first_ = SIZE_MAX;
-    largest_ = -std::numeric_limits<float>::infinity();
-    for (size_t first = 0; first < frames() && !interrupted(); first += most()) {
-      read(first, std::min(most(), frames() - first));
-      for (const float feature : part_) {
-        if (!std::isfinite(feature)) return not_finite();
-        largest_ = std::max(largest_, feature);
-      }
+  Status look(size_t first, size_t count) override {
+    read(first, count);
+    for (const float feature : part_) {
+      if (!std::isfinite(feature)) return not_finite();
+      largest_ = std::max(largest_, feature);
     }
     return {};
   }
@@ -52,6 +47,11 @@ class LogMelReader : public SoundReader {
   }
 
  protected:
+  void reset(const ResampledSound& sound) override {
+    sound_ = &sound;
+    first_ = SIZE_MAX;
+    largest_ = -std::numeric_limits<float>::infinity();
+  }
   std::vector<double> loudness() const override {
     std::vector<double> loudness(count_, 0.0);
     for (size_t mel = 0; mel < mels(); ++mel) {
@@ -147,22 +147,23 @@ class WaveformReader : public SoundReader {
            input.sizes[2].least == static_cast<int64_t>(settings_.row);
   }
 
-  Status begin(const ResampledSound& sound, const std::function<bool()>& interrupted) override {
-    sound_ = &sound;
-    largest_ = 0;
-    for (size_t first = 0; first < frames() && !interrupted(); first += most()) {
-      read(first, std::min(most(), frames() - first));
-      for (const float sample : samples_) {
-        if (!std::isfinite(sample)) return not_finite();
-        largest_ = std::max(largest_, std::fabs(sample));
-      }
+  Status look(size_t first, size_t count) override {
+    read(first, count);
+    for (const float sample : samples_) {
+      if (!std::isfinite(sample)) return not_finite();
+      largest_ = std::max(largest_, std::fabs(sample));
     }
     return {};
   }
   size_t frames() const override { return std::max(settings_.least, rows_in(sound_->size())); }
   size_t spoken() const override { return std::max<size_t>(1, rows_in(sound_->size())); }
 
+  const WaveformSettings* stream() const override {
+    return settings_.streams() ? &settings_ : nullptr;
+  }
+
   void read(size_t first, size_t count) override {
+    first_ = first;
     samples_.resize(count * hop());
     sound_->read(static_cast<int64_t>(first * hop()), samples_.size(), samples_.data());
   }
@@ -171,11 +172,18 @@ class WaveformReader : public SoundReader {
     rows_ = std::max(settings_.least, used);
     numbers->assign(rows_ * hop(), 0.0f);
     std::copy_n(samples_.data(), std::min(used * hop(), samples_.size()), numbers->data());
-    return std::any_of(numbers->begin(), numbers->end(),
-                       [&](float x) { return std::fabs(x) > kSilence * largest_; });
+    const bool is_sound = std::any_of(numbers->begin(), numbers->end(),
+                                      [&](float x) { return std::fabs(x) > kSilence * largest_; });
+    if (settings_.streams()) compress(numbers);
+    return is_sound;
   }
 
  protected:
+  void reset(const ResampledSound& sound) override {
+    sound_ = &sound;
+    largest_ = 0;
+  }
+
   std::vector<double> loudness() const override {
     std::vector<double> loudness(samples_.size() / hop(), 0.0);
     for (size_t i = 0; i < samples_.size(); ++i) {
@@ -186,12 +194,25 @@ class WaveformReader : public SoundReader {
   }
 
  private:
-  /// The model's first step sees all samples of two rows but the last one.
-  size_t rows_in(uint64_t samples) const { return static_cast<size_t>((samples + 1) / hop()); }
+  size_t rows_in(uint64_t samples) const {
+    if (settings_.streams()) return static_cast<size_t>((samples + hop() - 1) / hop());
+    return static_cast<size_t>((samples + 1) / hop());  // the first step sees two rows but a sample
+  }
+
+  /// Compresses the frames of what was read; one that the sound's end cuts is zeros.
+  void compress(std::vector<float>* numbers) const {
+    const size_t frame = settings_.frame, first = first_ * hop();
+    for (size_t at = 0; at < numbers->size(); at += frame) {
+      float* const samples = numbers->data() + at;
+      if (first + at + frame > sound_->size()) std::fill_n(samples, frame, 0.0f);
+      settings_.compress(samples);
+    }
+  }
 
   const WaveformSettings settings_;
   const ResampledSound* sound_ = nullptr;
   float largest_ = 0;
+  size_t first_ = 0;  ///< of the rows that were read
   size_t rows_ = 0;
   std::vector<float> samples_;
 };
@@ -215,6 +236,15 @@ Result<std::unique_ptr<SoundReader>> SoundReader::load(TensorProgram& program) {
       WaveformSettings::load(bytes_of(waveform), waveform.size());
   if (!settings.ok()) return settings.status();
   return std::unique_ptr<SoundReader>(new WaveformReader(*settings));
+}
+
+Status SoundReader::begin(const ResampledSound& sound, const std::function<bool()>& interrupted) {
+  reset(sound);
+  Status status;
+  for (size_t first = 0; status.ok() && first < frames() && !interrupted(); first += most()) {
+    status = look(first, std::min(most(), frames() - first));
+  }
+  return status;
 }
 
 size_t SoundReader::quietest_end() const {

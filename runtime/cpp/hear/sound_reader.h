@@ -34,7 +34,9 @@ class SoundReader {
   /// Begins a sound, which must outlive its windows: looks at all of it, and fails if a sample is
   /// not a finite number.
   /// \param interrupted ends the search.
-  virtual Status begin(const ResampledSound& sound, const std::function<bool()>& interrupted) = 0;
+  Status begin(const ResampledSound& sound, const std::function<bool()>& interrupted);
+  /// Looks at frames that came since: as begin() at all that there were.
+  virtual Status look(size_t first, size_t count) = 0;
   /// Frames of the sound; what is behind the spoken ones is silence.
   virtual size_t frames() const = 0;
   virtual size_t spoken() const = 0;
@@ -49,8 +51,12 @@ class SoundReader {
   virtual bool encode(size_t used, bool timestamps, std::vector<float>* numbers) = 0;
   /// Rows of that input.
   virtual size_t rows() const = 0;
+  /// How a model reads sound as it arrives; null: it does not.
+  virtual const WaveformSettings* stream() const { return nullptr; }
 
  protected:
+  /// Forgets the sound before.
+  virtual void reset(const ResampledSound& sound) = 0;
   /// How loud each frame is that was read.
   virtual std::vector<double> loudness() const = 0;
 };

@@ -53,9 +53,11 @@ bool TextDecoder::fits(const TranscriptionSettings& settings) {
   }
   const size_t outputs = aligned_.empty() ? 1 + 2 * layers : asking_.back() + 1;
   const std::vector<TensorSpec>&in = decoder_->inputs, &out = decoder_->outputs;
-  if (encoder_->inputs.size() != 1 || !is(encoder_->inputs[0], 3, "float32") || layers < 1 ||
-      in.size() != kFirst + kCaches * layers || out.size() != outputs || !is(in[0], 2, "int64") ||
-      !is(in[1], 2, "int64") || !is(in[2], 4, "float32")) {
+  const std::vector<TensorSpec>& sound = encoder_->inputs;
+  const bool heard = (sound.size() == 1 || (sound.size() == 2 && is(sound[1], 3, "float32"))) &&
+                     is(sound[0], 3, "float32");
+  if (!heard || layers < 1 || in.size() != kFirst + kCaches * layers || out.size() != outputs ||
+      !is(in[0], 2, "int64") || !is(in[1], 2, "int64") || !is(in[2], 4, "float32")) {
     return false;
   }
   for (size_t i = 0; i < in.size(); ++i) {
@@ -90,13 +92,44 @@ TensorView TextDecoder::view(size_t input, const void* data) const {
   return {"", spec.type, shape, data};
 }
 
-Status TextDecoder::encode(const std::vector<float>& numbers, size_t rows) {
+Status TextDecoder::use_positions(const uint8_t* positions, size_t count) {
+  const bool takes = encoder_->inputs.size() == 2;
+  if (takes == (count > 0)) {
+    positions_ = positions;
+    if (!takes) return {};
+    const std::vector<SizeRange>& sizes = encoder_->inputs[1].sizes;
+    if (static_cast<size_t>(sizes[1].most * sizes[2].least) == count) return {};
+  }
+  return Status::error("its positions do not fit its encoder: export it again");
+}
+
+Status TextDecoder::encode(const std::vector<float>& numbers, size_t rows, size_t first,
+                           size_t kept) {
   const Shape shape{1, static_cast<int64_t>(rows), static_cast<int64_t>(numbers.size() / rows)};
-  Result<std::vector<Tensor>> window =
-      program_.run(*encoder_, {{"", input().type, shape, numbers.data()}});
-  if (!window.ok()) return window.status();
-  window_ = std::move(*window);
+  std::vector<TensorView> inputs{{"", input().type, shape, numbers.data()}};
+  if (positions_ != nullptr) {
+    const TensorSpec& spec = encoder_->inputs[1];
+    const auto width = static_cast<size_t>(spec.sizes[2].least);
+    inputs.push_back({"",
+                      spec.type,
+                      {1, shape[1], spec.sizes[2].least},
+                      positions_ + first * width * sizeof(float)});
+  }
+  Result<std::vector<Tensor>> made = program_.run(*encoder_, inputs);
+  if (!made.ok()) return made.status();
   truncate(0);
+  if (first + kept == 0) {
+    window_ = std::move(*made);
+    return {};
+  }
+  for (size_t i = 0; i < window_.size(); ++i) {
+    const std::vector<uint8_t>& from = (*made)[i].data;
+    const size_t row = from.size() / rows;
+    std::vector<uint8_t>& to = window_[i].data;
+    to.resize((first + kept) * row);
+    to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(kept * row), from.end());
+    window_[i].shape[1] = static_cast<int64_t>(first + rows);
+  }
   return {};
 }
 

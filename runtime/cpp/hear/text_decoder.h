@@ -26,9 +26,16 @@ class TextDecoder {
   /// The most tokens of a text.
   size_t max_tokens() const { return max_tokens_; }
 
-  /// Reads a window; the next token is the first of a text.
+  /// What an encoder that has places as an input adds to states, float32 [most][width], which must
+  /// stay. Fails if they do not fit it, or it has none.
+  Status use_positions(const uint8_t* positions, size_t count);
+
+  /// Reads a window, or more of one; the next token is the first of a text.
   /// \param numbers [rows][...], as input() has them.
-  Status encode(const std::vector<float>& numbers, size_t rows);
+  /// \param first of the rows of the window; what was made of those from first + kept on is
+  /// dropped.
+  /// \param kept how many of these rows' results are dropped, since the window has them.
+  Status encode(const std::vector<float>& numbers, size_t rows, size_t first = 0, size_t kept = 0);
 
   /// Tokens that were read of the window's text.
   size_t size() const { return static_cast<size_t>(position_); }
@@ -55,6 +62,7 @@ class TextDecoder {
   const MethodSignature* const encoder_;
   const MethodSignature* const decoder_;
   size_t layers_ = 0, max_tokens_ = 0;
+  const uint8_t* positions_ = nullptr;      ///< of the encoder's second input
   std::vector<Tensor> window_;              ///< keys, then values, of each layer
   std::vector<std::vector<float>> cached_;  ///< the same of tokens: [max_tokens()][width]
   std::vector<float> bias_;                 ///< [max_tokens() + 1]

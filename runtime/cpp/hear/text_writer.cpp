@@ -52,8 +52,13 @@ Status TextWriter::check(const TranscribeOptions& options, size_t frames) const 
 
 Status TextWriter::write(const std::vector<float>& numbers, size_t rows, std::string* language,
                          std::vector<int32_t>* tokens, TextScores* scores) {
-  Status status = decoder_.encode(numbers, rows);
-  if (!status.ok()) return status;
+  const Status status = decoder_.encode(numbers, rows);
+  return status.ok() ? write_text(options_.fallback, language, tokens, scores) : status;
+}
+
+Status TextWriter::write_text(bool fallback, std::string* language, std::vector<int32_t>* tokens,
+                              TextScores* scores) {
+  Status status;
   if (language->empty() && !settings_.languages.empty()) status = detect(language);
   if (status.ok()) status = read_prompt(*language, scores);
   for (scores->temperature = options_.temperature; status.ok();) {
@@ -64,7 +69,7 @@ Status TextWriter::write(const std::vector<float>& numbers, size_t rows, std::st
       break;
     }
     const bool failed = unsure || scores->compression_ratio > kRepeated;
-    const bool may_retry = options_.fallback && options_.temperature == 0 && !interrupted();
+    const bool may_retry = fallback && options_.temperature == 0 && !interrupted();
     if (!failed || !may_retry || scores->temperature > kWarmest - kWarmer / 2) break;
     scores->temperature += kWarmer;
   }

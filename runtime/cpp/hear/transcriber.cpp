@@ -72,7 +72,13 @@ Status Transcriber::load_decoder() {
   if (decoder_->max_tokens() < kLeastTokens) {
     return Status::error("its texts have no room for a token: export it again");
   }
-  const Status fitting = check_sound(decoder_->input());
+  Status fitting = check_sound(decoder_->input());
+  if (fitting.ok()) {
+    const WaveformSettings* stream = reader_->stream();
+    fitting = stream == nullptr
+                  ? decoder_->use_positions(nullptr, 0)
+                  : decoder_->use_positions(stream->positions.bytes(), stream->positions.size());
+  }
   if (!fitting.ok()) return fitting;
   const auto vocab_size = static_cast<int32_t>(decoder_->vocab_size());
   std::vector<int32_t> tokens{settings_.start, settings_.end};
@@ -93,8 +99,14 @@ Status Transcriber::load_decoder() {
   }
   const auto latest = static_cast<size_t>(kLatestBegin / (TextWriter::kFrames * frame_s()) + 0.5);
   timestamps_ = std::make_unique<Timestamps>(settings_.first_time(), settings_.end, latest);
-  writer_ = std::make_unique<TextWriter>(*decoder_, *tokenizer_, settings_, *timestamps_);
+  auto writer = std::make_unique<TextWriter>(*decoder_, *tokenizer_, settings_, *timestamps_);
+  text_writer_ = writer.get();
+  writer_ = std::move(writer);
   return {};
+}
+
+Status Transcriber::at_work() {
+  return Status::error("the model hears a sound that arrives: close it first");
 }
 
 double Transcriber::frame_s() const { return reader_->frame_s(); }
@@ -116,7 +128,7 @@ Status Transcriber::check(const TranscribeOptions& options) const {
 
 Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptions& options,
                                            const TranscribeEvents& events) {
-  Status status = check(options);
+  Status status = streaming_ ? at_work() : check(options);
   if (status.ok()) status = writer_->begin(options);
   if (!status.ok()) return status;
   const ResampledSound sound(pcm, reader_->rate());

@@ -17,6 +17,8 @@
 
 namespace thimble {
 
+class TextWriter;
+
 /// A word, and when it was spoken.
 struct SpokenWord {
   double begin_s = 0, end_s = 0;  ///< of the sound
@@ -56,6 +58,8 @@ class Transcriber {
   TensorProgram& program() { return *program_; }
   /// None: the model knows one.
   const std::vector<Language>& languages() const { return settings_.languages; }
+  /// Whether the model reads sound as it arrives (transcript_stream.h).
+  bool streams() const { return reader_->stream() != nullptr; }
   /// Fails if the model does not know the language, or has one and cannot translate.
   Status check(const TranscribeOptions& options) const;
 
@@ -66,6 +70,8 @@ class Transcriber {
                                 const TranscribeEvents& events);
 
  private:
+  friend class TranscriptStream;
+
   explicit Transcriber(std::unique_ptr<TensorProgram> program) : program_(std::move(program)) {}
   Status load_settings();
   Status load_ctc();
@@ -83,6 +89,7 @@ class Transcriber {
   std::vector<Segment> segments_of(const WindowText& text, bool timestamps, size_t* used) const;
   std::vector<SpokenWord> words_of(const WindowText& text, const TimedPart& part) const;
   double frame_s() const;
+  static Status at_work();
   /// Of the sound, at a step behind a frame.
   double seconds(size_t frame, size_t step) const;
 
@@ -93,6 +100,8 @@ class Transcriber {
   TranscriptionSettings settings_;
   std::unique_ptr<Timestamps> timestamps_;
   std::unique_ptr<WindowWriter> writer_;
+  TextWriter* text_writer_ = nullptr;  ///< it, if there is a decoder
+  bool streaming_ = false;             ///< a TranscriptStream has the decoder
 };
 
 }  // namespace thimble

@@ -1,7 +1,6 @@
 #include "program/audio_lines.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -11,11 +10,14 @@
 #include <vector>
 
 #include "hear/transcriber.h"
+#include "hear/transcript_stream.h"
 #include "platform/streams.h"
+#include "program/agreed_text.h"
 #include "program/interrupt.h"
 #include "program/named_file.h"
 #include "program/recording_signal.h"
 #include "program/segment_text.h"
+#include "program/sound_input.h"
 #include "program/standard_output.h"
 #include "sound/sound_file.h"
 
@@ -23,33 +25,30 @@ namespace thimble {
 namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-constexpr double kShownSeconds = 60;            // of a sound, from which on progress is told
-constexpr size_t kMostInput = size_t{1} << 30;  // bytes of standard input
+constexpr double kShownSeconds = 60;  // of a sound, from which on progress is told
+constexpr double kStepSeconds = 1;    // of a sound that arrives, from one text to the next
 
 /// The bytes of a file of sound.
 class FileBytes {
  public:
   Status open(const std::string& path) {
-    if (path == "-") return read_input();
+    if (path == "-") {
+      SoundInput input;
+      const Status status = input.begin(0);
+      return status.ok() ? take(&input) : status;
+    }
     return open_named(path, "a file of sound", "name one, or pipe the sound into --audio -",
                       &file_);
+  }
+  Status take(SoundInput* input) {
+    Result<std::vector<uint8_t>> bytes = input->all();
+    if (bytes.ok()) input_ = std::move(*bytes);
+    return bytes.status();
   }
   const uint8_t* data() const { return input_.empty() ? file_.data() : input_.data(); }
   size_t size() const { return input_.empty() ? file_.size() : input_.size(); }
 
  private:
-  Status read_input() {
-    std::array<uint8_t, 1 << 16> part;
-    while (const size_t size = std::fread(part.data(), 1, part.size(), stdin)) {
-      input_.insert(input_.end(), part.data(), part.data() + size);
-      if (input_.size() > kMostInput) {
-        return Status::error("standard input has more than 1 GiB of sound: name a file");
-      }
-    }
-    if (!input_.empty()) return {};
-    return Status::error("standard input is empty: pipe a file of sound into it");
-  }
-
   platform::MappedFile file_;
   std::vector<uint8_t> input_;
 };
@@ -95,16 +94,26 @@ Result<std::vector<FileBytes>> open_files(const std::vector<std::string>& paths)
   return files;
 }
 
-Status transcribe(Transcriber& transcriber, const FileBytes& file, const std::string& path,
-                  const Options& options, SoundFormat format, StandardOutput* output) {
-  const Result<SoundFile> sound = read_sound(file.data(), file.size(), path, kNoLimit);
-  if (!sound.ok()) return sound.status();
-  if (sound->cut) {
-    std::fprintf(stderr, "runner: %s is cut off: what is there is read\n", path.c_str());
+/// Prints what stands behind a sound's segments.
+Status finish(const std::string& path, double duration, const Transcript& transcript,
+              const std::vector<Segment>& segments, const Options& options, SoundFormat format,
+              StandardOutput* output) {
+  const bool timed = transcribe_options(options, format).timestamps;
+  (void)output->write(end_of(path, duration, transcript, segments, format, timed));
+  if (!options.quiet) {
+    std::fprintf(stderr, "runner: %s: %.1f s of sound, %lld tokens in %zu segment%s%s%s\n",
+                 path.c_str(), duration, static_cast<long long>(transcript.tokens), segments.size(),
+                 segments.size() == 1 ? "" : "s", transcript.language.empty() ? "" : ", language ",
+                 transcript.language.c_str());
   }
+  return output->status();
+}
+
+Status transcribe(Transcriber& transcriber, const Pcm& sound, const std::string& path,
+                  const Options& options, SoundFormat format, StandardOutput* output) {
   const TranscribeOptions how = transcribe_options(options, format);
   const bool timed = how.timestamps;
-  const double duration = sound->pcm.seconds();
+  const double duration = sound.seconds();
   std::vector<Segment> segments;
   size_t lines = 0;
   TranscribeEvents events;
@@ -121,17 +130,70 @@ Status transcribe(Transcriber& transcriber, const FileBytes& file, const std::st
       std::fprintf(stderr, "runner: %.0f of %.0f s\r", done, duration);
     };
   }
-  const Result<Transcript> transcript = transcriber.transcribe(sound->pcm, how, events);
+  const Result<Transcript> transcript = transcriber.transcribe(sound, how, events);
   if (!transcript.ok()) return Status::error(path + ": " + transcript.message());
   if (segments.empty()) (void)output->write(begin_of(format));
-  (void)output->write(end_of(path, duration, *transcript, segments, format, timed));
-  if (!options.quiet) {
-    std::fprintf(stderr, "runner: %s: %.1f s of sound, %lld tokens in %zu segment%s%s%s\n",
-                 path.c_str(), duration, static_cast<long long>(transcript->tokens),
-                 segments.size(), segments.size() == 1 ? "" : "s",
-                 transcript->language.empty() ? "" : ", language ", transcript->language.c_str());
+  return finish(path, duration, *transcript, segments, options, format, output);
+}
+
+Status transcribe_file(Transcriber& transcriber, const FileBytes& file, const std::string& path,
+                       const Options& options, SoundFormat format, StandardOutput* output) {
+  const Result<SoundFile> sound = read_sound(file.data(), file.size(), path, kNoLimit);
+  if (!sound.ok()) return sound.status();
+  if (sound->cut) {
+    std::fprintf(stderr, "runner: %s is cut off: what is there is read\n", path.c_str());
   }
-  return output->status();
+  return transcribe(transcriber, sound->pcm, path, options, format, output);
+}
+
+/// Writes the text of standard input while it arrives.
+Status transcribe_live(Transcriber& transcriber, SoundInput& input, const Options& options,
+                       SoundFormat format, StandardOutput* output) {
+  std::vector<Segment> segments;
+  AgreedText text;
+  const bool plain = format == SoundFormat::kText && !options.timestamps;
+  const auto on_part = [&](const Segment& segment, bool is_final) {
+    Segment shown = segment;
+    if (segments.empty() && shown.text.substr(0, 1) == " ") shown.text.erase(0, 1);
+    if (plain) (void)output->write(is_final ? text.end(shown.text) : text.more(shown.text));
+    if (format == SoundFormat::kJson) (void)output->write(part_of(segment, is_final));
+    if (is_final) segments.push_back(segment);
+    return output->status().ok();
+  };
+  const Pcm& form = *input.form();
+  const auto stream = TranscriptStream::begin(
+      transcriber, form, transcribe_options(options, format), kStepSeconds, on_part);
+  if (!stream.ok()) return stream.status();
+  const size_t frame = static_cast<size_t>(form.channels) * size_of(form.type);
+  Status status;
+  while (status.ok() && output->status().ok() && !interrupted()) {
+    const std::vector<uint8_t> bytes = input.next();
+    if (bytes.empty()) break;
+    status = (*stream)->feed(bytes.data(), bytes.size() / frame);
+  }
+  if (status.ok()) status = (*stream)->finish();
+  if (!status.ok()) return Status::error("standard input: " + status.message());
+  const Transcript transcript{"", (*stream)->tokens()};
+  return finish("-", (*stream)->seconds(), transcript, segments, options, format, output);
+}
+
+Status transcribe_input(Transcriber& transcriber, SoundInput& input, const Options& options,
+                        SoundFormat format, StandardOutput* output) {
+  if (input.form() && transcriber.streams()) {
+    return transcribe_live(transcriber, input, options, format, output);
+  }
+  if (options.raw_rate == 0) {
+    FileBytes file;
+    const Status status = file.take(&input);
+    return status.ok() ? transcribe_file(transcriber, file, "-", options, format, output) : status;
+  }
+  const Result<std::vector<uint8_t>> bytes = input.all();
+  if (!bytes.ok()) return bytes.status();
+  Pcm pcm = *input.form();
+  pcm.frames = bytes->size() / size_of(pcm.type);
+  pcm.data = bytes->data();
+  if (pcm.frames == 0) return Status::error("standard input has no samples: pipe a sound into it");
+  return transcribe(transcriber, pcm, "-", options, format, output);
 }
 
 }  // namespace
@@ -142,7 +204,17 @@ Result<int> transcribe_files(const Options& options) {
   }
   const Result<SoundFormat> format = format_of(options);
   if (!format.ok()) return format.status();
-  const Result<std::vector<FileBytes>> files = open_files(options.audio);
+  const bool from_input = options.audio.size() == 1 && options.audio[0] == "-";
+  if (options.raw_rate > 0 && !from_input) {
+    return Status::error("--raw is for --audio - alone: leave it out, or pipe the samples in");
+  }
+  SoundInput input;
+  if (from_input) {
+    const Status status = input.begin(options.raw_rate);
+    if (!status.ok()) return status;
+  }
+  Result<std::vector<FileBytes>> files = std::vector<FileBytes>();
+  if (!from_input) files = open_files(options.audio);
   if (!files.ok()) return files.status();
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Transcriber>> loaded =
@@ -151,9 +223,13 @@ Result<int> transcribe_files(const Options& options) {
   RecordingSignal signal((*loaded)->program().recorder(), options.etdump);
   catch_interrupt();
   StandardOutput output;
+  if (from_input) {
+    const Status status = transcribe_input(**loaded, input, options, *format, &output);
+    if (!status.ok()) return status;
+  }
   for (size_t i = 0; i < files->size(); ++i) {
     const Status status =
-        transcribe(**loaded, (*files)[i], options.audio[i], options, *format, &output);
+        transcribe_file(**loaded, (*files)[i], options.audio[i], options, *format, &output);
     if (!status.ok()) return status;
     if (interrupted()) break;
   }

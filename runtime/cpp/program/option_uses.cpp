@@ -15,11 +15,12 @@ struct Uses {
   Names of_all = {"--threads", "--huge-pages", "--etdump",
                   "--quiet",   "--verify",     "--require-signature"};
   Names of_sound = {"--prompt", "--prompt-file", "--seed",       "--temperature", "--language",
-                    "--task",   "--format",      "--timestamps", "--no-fallback"};
+                    "--task",   "--format",      "--timestamps", "--no-fallback", "--raw"};
   Names of_embeddings = {"--prompt", "--prompt-file", "--prompt-name"};
   Names of_tensors = {"--prompt", "--prompt-file", "--json"};  // a prompt is refused later
   // And what is for a sound alone.
-  Names of_sound_alone = {"--language", "--task", "--format", "--timestamps", "--no-fallback"};
+  Names of_sound_alone = {"--language",   "--task",        "--format",
+                          "--timestamps", "--no-fallback", "--raw"};
 };
 
 bool has(const Names& names, std::string_view name) {
@@ -46,7 +47,8 @@ Status check_uses(const Options& options, const std::vector<std::string>& given)
   for (const std::string& name : given) {
     if (options.audio.empty() && has(uses.of_sound_alone, name)) {
       return Status::error(
-          "--language, --task, --format, --timestamps and --no-fallback have no effect without "
+          "--language, --task, --format, --timestamps, --no-fallback and --raw have no effect "
+          "without "
           "--audio: add --audio FILE, or leave them out");
     }
     if (work.takes == nullptr || has(uses.works, name) || has(uses.of_all, name)) continue;

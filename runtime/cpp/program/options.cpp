@@ -13,6 +13,7 @@
 #include "program/option_uses.h"
 #include "program/option_values.h"
 #include "program/text_file.h"
+#include "sound/pcm.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
@@ -260,6 +261,7 @@ std::vector<Option> all_options(Options* options) {
       flag("--embed", &options->embed),
       maybe_empty("--prompt-name", "", &options->prompt_name),
       each("--audio", &options->audio, as_given),
+      integer("--raw", "", 1, kMostRate, &options->raw_rate),
       each("--image", &options->images, as_given),
       text("--language", &options->language),
       text("--task", &options->task),

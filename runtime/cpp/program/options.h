@@ -43,6 +43,7 @@ struct Options {
   bool embed = false;
   std::optional<std::string> prompt_name;  ///< of --embed
   std::vector<std::string> audio;          ///< files of sound; "-": standard input
+  int32_t raw_rate = 0;                    ///< of standard input without a header; 0: it has one
   std::vector<std::string> images;         ///< files of pictures, before the prompt
   std::string language;                    ///< of --audio; "": the model tells
   std::string task = "transcribe";         ///< of it, or "translate"

@@ -106,6 +106,11 @@ std::string text_of(const Segment& segment, size_t index, SoundFormat format, bo
   return "";
 }
 
+std::string part_of(const Segment& segment, bool is_final) {
+  return "{\"final\": " + std::string(is_final ? "true" : "false") +
+         ", \"segment\": " + to_json(segment) + "}\n";
+}
+
 std::string end_of(const std::string& path, double duration, const Transcript& transcript,
                    const std::vector<Segment>& segments, SoundFormat format, bool timed) {
   if (format == SoundFormat::kText) return timed ? "" : "\n";

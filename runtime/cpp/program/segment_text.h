@@ -20,6 +20,9 @@ std::string begin_of(SoundFormat format);
 /// \param timed whether plain text has times.
 std::string text_of(const Segment& segment, size_t index, SoundFormat format, bool timed);
 
+/// A line of JSON for a segment of a sound that arrives, which the next one may replace.
+std::string part_of(const Segment& segment, bool is_final);
+
 /// What comes behind the last one: JSON is all of it.
 /// \param timed as above.
 std::string end_of(const std::string& path, double duration, const Transcript& transcript,

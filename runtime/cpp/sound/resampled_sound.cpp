@@ -57,6 +57,17 @@ ResampledSound::ResampledSound(const Pcm& pcm, int32_t rate)
   }
 }
 
+void ResampledSound::grow(const Pcm& pcm) {
+  pcm_ = pcm;
+  size_ = resampled_size(pcm.frames, pcm.rate, rate_);
+}
+
+uint64_t ResampledSound::settled() const {
+  if (filter_.empty()) return size_;
+  const auto behind = static_cast<uint64_t>(reach_) + 1;  // frames that a sample needs
+  return pcm_.frames <= behind ? 0 : resampled_size(pcm_.frames - behind, pcm_.rate, rate_);
+}
+
 void ResampledSound::read(int64_t first, size_t count, float* samples) const {
   if (filter_.empty()) return pcm_.read_mono(first, count, samples);
   const auto frame_of = [this](int64_t sample) {  // the one at or before it

@@ -90,7 +90,7 @@ Result<Wav> read_wav(const uint8_t* bytes, size_t size, const std::string& name)
       // A writer that could not go back leaves a length of 0 or of all ones.
       const bool unknown = length == kUnknownSize || (length == 0 && promised != size);
       const size_t used = unknown ? left : std::min<size_t>(length, left);
-      Wav wav{*format, !unknown && length > left};
+      Wav wav{*format, !unknown && length > left, unknown ? UINT64_MAX : length};
       wav.pcm.data = bytes + at;
       wav.pcm.frames = used / (static_cast<size_t>(format->channels) * size_of(format->type));
       if (wav.pcm.frames == 0) {

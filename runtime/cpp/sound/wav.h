@@ -11,8 +11,9 @@ namespace thimble {
 
 /// The sound of a WAV file.
 struct Wav {
-  Pcm pcm;           ///< in place
-  bool cut = false;  ///< its header promises more than there is
+  Pcm pcm;                      ///< in place
+  bool cut = false;             ///< its header promises more than there is
+  uint64_t bytes = UINT64_MAX;  ///< of samples that it promises; UINT64_MAX: it does not know
 };
 
 /// Reads a WAV file (RIFF, RF64): integers of 8 to 32 bits, floats of 32 and 64, of any rate and up
