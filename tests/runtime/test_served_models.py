@@ -14,8 +14,12 @@ LENGTHS = {"max_context_len": 8192, "max_seq_len": 512}
 
 
 @pytest.mark.parametrize("name", ["llama3.2-1b", "gemma3-1b", "gemma4-e2b", "qwen3.5-0.8b"])
-@pytest.mark.parametrize(("kv_cache", "item"), [("default", 2), ("int8", 1)])
-def test_the_caches_of_a_file_are_those_of_its_export(name: str, kv_cache: str, item: int) -> None:
+@pytest.mark.parametrize(
+    ("kv_cache", "item"), [("default", 2), ("int8", 1), ("int4", 0.5), ("int8-int4", 0.75)]
+)
+def test_the_caches_of_a_file_are_those_of_its_export(
+    name: str, kv_cache: str, item: float
+) -> None:
     """Of layers with windows, with the keys of others, and without attention too."""
     config = PRESETS[name].config
     report = {"model": {**config.dimensions(), **LENGTHS}, "quantization": {"scheme": "gptq4"}}
