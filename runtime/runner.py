@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-KV_CACHES = ("default", "float16", "float32", "int8")
+KV_CACHES = ("default", "float16", "float32", "int8", "int4", "int8-int4")
 _CLOSED = b"this Runner is closed, and was before its answer had ended: the text is not all of it"
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from devtools.errors import DevtoolsError
 
-KV_CACHES = {"float16": 2, "float32": 4, "int8": 1}  # bytes of a number
-_CACHE = re.compile(r"(\w+) cache of")  # in what our own delegate says of itself
+# Bytes of a number, on average of keys and values.
+KV_CACHES = {"float16": 2, "float32": 4, "int8": 1, "int4": 0.5, "int8-int4": 0.75}
+_CACHE = re.compile(r"([\w-]+) cache of")  # in what our own delegate says of itself
 
 
 @dataclass(frozen=True)
@@ -177,12 +178,12 @@ def _caches(facts: dict[str, Any], kv_cache: str) -> tuple[Cache, ...]:
         value = facts.get(name, 0)
         return value if isinstance(value, list) else [value] * attentions
 
-    scale = 4 if kv_cache == "int8" else 0  # bytes, for each head and position
+    scale = 4 if KV_CACHES[kv_cache] <= 1 else 0  # bytes, for each head and position
     sizes = zip(
         layers("num_key_value_heads"), layers("head_dim"), layers("sliding_window"), strict=True
     )
     caches = [
-        Cache(2 * heads * (head_dim * KV_CACHES[kv_cache] + scale), window)
+        Cache(int(2 * heads * (head_dim * KV_CACHES[kv_cache] + scale)), window)
         for heads, head_dim, window in sizes
     ]
     return tuple(caches[: attentions - facts.get("num_kv_shared_layers", 0)])

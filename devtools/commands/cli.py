@@ -90,7 +90,7 @@ main.add_command(report)
 )
 @click.option(
     "--kv-cache",
-    type=click.Choice(["default", "float16", "float32", "int8"]),
+    type=click.Choice(["default", "float16", "float32", "int8", "int4", "int8-int4"]),
     default="default",
     help="The type of the CPU delegate's key/value cache.",
 )

@@ -8,7 +8,7 @@ from delegates.limits import Limits
 from exporter.models.spec import ConvolutionSpec, DecoderSpec, DeltaSpec, Mixer
 
 _FLOAT32_BYTES = 4
-_SCALE_BYTES = {1: 4, 2: 0, 4: 0}  # of a head's, by the bytes of a number
+_SCALE_BYTES = {0.5: 4, 0.75: 4, 1: 4, 2: 0, 4: 0}  # of a head's, by the bytes of a number
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _numbers(mixer: Mixer, hidden_size: int) -> int:
 
 
 def kv_caches(
-    spec: DecoderSpec, limits: Limits, item_bytes: int, context: int, seq_len: int
+    spec: DecoderSpec, limits: Limits, item_bytes: float, context: int, seq_len: int
 ) -> Sequence[KvCaches]:
     """Returns the caches of a decoder.
 
@@ -83,7 +83,7 @@ def kv_caches(
 def caches_of(
     sizes: Iterable[tuple[int | None, int, int]],
     limits: Limits,
-    item_bytes: int,
+    item_bytes: float,
     context: int,
     seq_len: int,
 ) -> Sequence[KvCaches]:
@@ -93,5 +93,5 @@ def caches_of(
     for (window, heads, head_dim), layers in Counter(sizes).items():
         kept = context if window is None else limits.kept_positions(window, context, seq_len)
         head_bytes = head_dim * item_bytes + _SCALE_BYTES[item_bytes]
-        caches.append(KvCaches(layers, window, kept, 2 * layers * kept * heads * head_bytes))
+        caches.append(KvCaches(layers, window, kept, int(2 * layers * kept * heads * head_bytes)))
     return caches

@@ -95,7 +95,7 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers se
 @click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
 @click.option(
     "--kv-cache",
-    type=click.Choice(["default", "float16", "float32", "int8"]),
+    type=click.Choice(["default", "float16", "float32", "int8", "int4", "int8-int4"]),
     default="default",
     show_default=True,
     help="The type of the key/value cache.",

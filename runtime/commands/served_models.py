@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runtime.server.served import ServedModel
 
 _PROCESS = 50_000_000  # bytes of a model's process beside the model
-_CACHED_BYTES = {"float32": 4, "float16": 2, "int8": 1}
+_CACHED_BYTES = {"float32": 4, "float16": 2, "int8": 1, "int4": 0.5, "int8-int4": 0.75}
 _MOST_SOUNDS = 8  # that wait
 _ENGINES = "cpu"  # the delegate that answers several requests at once
 _SHAPE = {"num_hidden_layers", "num_key_value_heads", "head_dim", "max_context_len", "max_seq_len"}

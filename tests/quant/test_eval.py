@@ -202,7 +202,7 @@ def test_what_a_type_of_cache_costs_is_measured(
     KL goes with the square: 64 times, if all else were equal."""
     model = float_pte
     kl = {}
-    for cache in ("float32", "float16", "int8"):
+    for cache in ("float32", "float16", "int8", "int8-int4", "int4"):
         result = run(
             "eval", model, "--kv-cache", cache, "--against", model, "--against-kv-cache",
             "float32", "--text", stories_text, "--tokens", 300, "--json",
@@ -214,6 +214,7 @@ def test_what_a_type_of_cache_costs_is_measured(
         kl[cache] = figures["kl"]
     assert kl["float32"] == 0 and kl["float16"] < 1e-4
     assert 10 * kl["float16"] < kl["int8"] < 0.01
+    assert 10 * kl["float16"] < kl["int8-int4"] < kl["int4"]
 
 
 @pytest.mark.parametrize(

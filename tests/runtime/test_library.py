@@ -29,8 +29,8 @@ SAMPLING = [
 LOADING = [
     ("threads", -1, "-1, but must be from 0 to 256"),
     ("threads", 257, "257, but must be from 0 to 256"),
-    ("cache_type", -1, "-1, but must be from 0 to 3"),
-    ("cache_type", 4, "4, but must be from 0 to 3"),
+    ("cache_type", -1, "-1, but must be from 0 to 5"),
+    ("cache_type", 6, "6, but must be from 0 to 5"),
 ]
 
 

@@ -203,9 +203,9 @@ def test_what_only_the_cpu_delegate_has(runner: Runner, stories_pte: Path, tmp_p
         ):
             Runner(stories_pte, **options)
     with pytest.raises(RunnerError) as caught:
-        Runner(stories_pte, kv_cache="int4")
+        Runner(stories_pte, kv_cache="int2")
     assert str(caught.value) == (
-        "kv_cache is 'int4', but must be one of default, float16, float32, int8"
+        "kv_cache is 'int2', but must be one of default, float16, float32, int8, int4, int8-int4"
     )
 
 

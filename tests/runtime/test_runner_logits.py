@@ -28,7 +28,9 @@ def pte(
     return shared_kind(request, tmp_path_factory)
 
 
-@pytest.mark.parametrize("kv_cache", ["default", *checked(["float32", "int8"])])
+@pytest.mark.parametrize(
+    "kv_cache", ["default", *checked(["float32", "int8", "int4", "int8-int4"])]
+)
 def test_those_of_a_call_for_each(pte: Path, kv_cache: str) -> None:
     alone, together = (Runner(pte, threads=n, kv_cache=kv_cache) for n in (1, 2))
     for first in (0, 33):

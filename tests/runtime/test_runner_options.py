@@ -71,8 +71,8 @@ NUMBERS = [
     (["--threads", "0"], "--threads is '0', but must be a whole number from 1 to 256"),
     (["--threads", "257"], "--threads is '257', but must be a whole number from 1 to 256"),
     (
-        ["--kv-cache", "int4"],
-        "--kv-cache is 'int4', but must be default, float16, float32 or int8",
+        ["--kv-cache", "int2"],
+        "--kv-cache is 'int2', but must be default, float16, float32, int8, int4 or int8-int4",
     ),
     (
         ["--seed", "18446744073709551616"],

@@ -14,8 +14,12 @@ LENGTHS = {"max_context_len": 8192, "max_seq_len": 512}
 
 
 @pytest.mark.parametrize("name", ["llama3.2-1b", "gemma3-1b", "gemma4-e2b", "qwen3.5-0.8b"])
-@pytest.mark.parametrize(("kv_cache", "item"), [("default", 2), ("int8", 1)])
-def test_the_caches_of_a_file_are_those_of_its_export(name: str, kv_cache: str, item: int) -> None:
+@pytest.mark.parametrize(
+    ("kv_cache", "item"), [("default", 2), ("int8", 1), ("int4", 0.5), ("int8-int4", 0.75)]
+)
+def test_the_caches_of_a_file_are_those_of_its_export(
+    name: str, kv_cache: str, item: float
+) -> None:
     """Of layers with windows, with the keys of others, and without attention too."""
     config = PRESETS[name].config
     report = {"model": {**config.dimensions(), **LENGTHS}, "quantization": {"scheme": "gptq4"}}
@@ -23,7 +27,7 @@ def test_the_caches_of_a_file_are_those_of_its_export(name: str, kv_cache: str, 
     spec = config.for_context(LENGTHS["max_context_len"])
     caches = kv_caches(spec, get_limits("cpu"), item, *LENGTHS.values())
     exported = sum(cache.size for cache in caches) + sum(state.size for state in states(spec))
-    assert found == pytest.approx(exported, rel=0.02)  # short convolutions keep a little more
+    assert found == pytest.approx(exported, rel=0.03)  # short convolutions keep a little more
     windowed = any(cache.window for cache in caches)
     everywhere = kv_caches(spec, get_limits("xnnpack"), item, *LENGTHS.values())
     assert windowed == (found < 0.6 * sum(cache.size for cache in everywhere))

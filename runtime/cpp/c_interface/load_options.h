@@ -10,7 +10,7 @@ inline constexpr thimble_load_options kLoadDefaults = {0, THIMBLE_CACHE_DEFAULT,
 inline Status check(const thimble_load_options& options) {
   return first_error({check("threads", options.threads, 0, kMaxThreads),
                       check<int32_t>("cache_type", options.cache_type, THIMBLE_CACHE_DEFAULT,
-                                     THIMBLE_CACHE_INT8)});
+                                     THIMBLE_CACHE_INT8_INT4)});
 }
 
 /// `public_key` as in thimble_signed.h.

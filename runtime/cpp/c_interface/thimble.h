@@ -26,7 +26,7 @@ THIMBLE_API const char* thimble_version(void);
 /// How to run a model. All options except the threads need a model exported with --delegate cpu.
 typedef struct {
   int32_t threads;    /* 1 to 256; 0: the default */
-  int32_t cache_type; /* 0: the type set in the file; 1: float16; 2: float32; 3: int8 */
+  int32_t cache_type; /* 0: the file's; 1: float16; 2: float32; 3: int8; 4: int4; 5: int8-int4 */
   int32_t huge_pages; /* not 0: weights are copied into huge pages, if the system has them */
 } thimble_load_options;
 

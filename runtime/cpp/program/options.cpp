@@ -100,20 +100,20 @@ Option number(const AnswerNumber& number, Options* options) {
 }
 
 Option cache_type(const std::string& name, int32_t* value) {
-  return {name, "", true, [value](const std::string& name, const std::string& text) {
-            constexpr std::pair<std::string_view, int32_t> kTypes[] = {
-                {"default", THIMBLE_CACHE_DEFAULT},
-                {"float16", THIMBLE_CACHE_FLOAT16},
-                {"float32", THIMBLE_CACHE_FLOAT32},
-                {"int8", THIMBLE_CACHE_INT8}};
-            for (const auto& [word, type] : kTypes) {
-              if (text != word) continue;
-              *value = type;
-              return Status();
-            }
-            return Status::error(name + " is '" + text +
-                                 "', but must be default, float16, float32 or int8");
-          }};
+  return {
+      name, "", true, [value](const std::string& name, const std::string& text) {
+        constexpr std::pair<std::string_view, int32_t> kTypes[] = {
+            {"default", THIMBLE_CACHE_DEFAULT}, {"float16", THIMBLE_CACHE_FLOAT16},
+            {"float32", THIMBLE_CACHE_FLOAT32}, {"int8", THIMBLE_CACHE_INT8},
+            {"int4", THIMBLE_CACHE_INT4},       {"int8-int4", THIMBLE_CACHE_INT8_INT4}};
+        for (const auto& [word, type] : kTypes) {
+          if (text != word) continue;
+          *value = type;
+          return Status();
+        }
+        return Status::error(name + " is '" + text +
+                             "', but must be default, float16, float32, int8, int4 or int8-int4");
+      }};
 }
 
 Status set_constraint(const std::string& name, ConstraintText constraint, Options* options) {

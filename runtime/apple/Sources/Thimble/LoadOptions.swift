@@ -9,6 +9,9 @@ public struct LoadOptions: Sendable {
         case float16 = 1
         case float32 = 2
         case int8 = 3
+        case int4 = 4
+        /// Keys of int8, values of int4.
+        case int8Int4 = 5
     }
 
     /// 1 to 256; 0 is chosen by the processor.

@@ -104,9 +104,9 @@ Status Plan::check() const {
     if (!program_->slots[output.slot].last_only) return refused("it returns rows of all tokens");
   }
   for (const cpu::CacheGeometry& cache : caches_) {
-    if (cache.type == kernels::CacheType::kInt8) {
-      return Status::error(
-          "the Metal delegate's cache is float16 or float32, not int8: leave its type out");
+    if (kernels::has_cache_scales(cache.type)) {
+      return Status::error("the Metal delegate's cache is float16 or float32, not " +
+                           std::string(cpu::cache_type_name(cache.type)) + ": leave its type out");
     }
     if (cache.head_dim > THIMBLE_METAL_MOST_HEAD_DIM) {
       return refused("heads of " + std::to_string(cache.head_dim) + " numbers are above " +

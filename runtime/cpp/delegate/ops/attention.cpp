@@ -27,6 +27,7 @@ class Attention {
         heads_(cache_.geometry().heads),
         dim_(cache_.geometry().head_dim),
         group_(op.num_attention_heads / heads_),
+        block_(rotated_block(cache_.geometry())),
         start_pos_(context.position(0)),
         scratch_(reinterpret_cast<float*>(context.workspace.scratch(context.thread))) {}
 
@@ -97,6 +98,10 @@ class Attention {
     norm_and_rotate(key, 1, op_.key_norm, position);
     spread(key, 1);
     const float* value = context_.row(op_.value, row) + op_.value_offset + head * dim_;
+    if (turns_values()) {
+      context_.kernels.hadamard(value, dim_, block_, scratch_);
+      value = scratch_;
+    }
     context_.kernels.write_cache({key, value, dim_, cache_.geometry().row(position),
                                   cache_.geometry().type, cache_.keys(head), cache_.values(head)});
   }
@@ -114,14 +119,31 @@ class Attention {
                           context_.numbers(op_.sines) + at);
   }
 
-  /// Rotates queries and keys of an int8 cache in blocks, which leaves their products: outliers of
-  /// a few dimensions, which would decide the scale, are spread over many (QuaRot, Ashkboos et al.,
-  /// 2024, section 4.2).
+  /// Rotates queries and keys of a cache of integers in blocks, which leaves their products:
+  /// outliers of a few dimensions, which would decide the scale, are spread over many (QuaRot,
+  /// Ashkboos et al., 2024, section 4.2).
   void spread(float* heads, size_t count) const {
-    if (cache_.geometry().type != kernels::CacheType::kInt8) return;
-    for (const size_t block : {64, 32, 16}) {
-      if (dim_ % block == 0) return context_.kernels.hadamard(heads, count * dim_, block, heads);
+    if (block_ > 0) context_.kernels.hadamard(heads, count * dim_, block_, heads);
+  }
+
+  /// Values of int4 are rotated too, and what attention makes of them is rotated back.
+  bool turns_values() const {
+    return block_ > 0 && kernels::value_type(cache_.geometry().type) == kernels::CacheType::kInt4;
+  }
+  void turn_back(const kernels::AttentionArgs& args) const {
+    for (size_t t = 0; turns_values() && t < args.tokens; ++t) {
+      float* out = args.out + t * args.out_stride;
+      context_.kernels.hadamard(out, args.heads * dim_, block_, out);
     }
+  }
+
+  /// The numbers that are rotated together; 0: none are.
+  static size_t rotated_block(const CacheGeometry& cache) {
+    if (!kernels::has_cache_scales(cache.type)) return 0;
+    for (const size_t block : {64, 32, 16}) {
+      if (cache.head_dim % block == 0) return block;
+    }
+    return 0;
   }
 
   /// Some queries of a key/value head, for some of the op's rows.
@@ -149,7 +171,9 @@ class Attention {
   }
 
   void attend_heads(size_t head, Range queries, Range rows) const {
-    context_.kernels.attention(arguments(head, queries, rows));
+    const kernels::AttentionArgs args = arguments(head, queries, rows);
+    context_.kernels.attention(args);
+    turn_back(args);
   }
 
   /// A single row: splits of positions for each key/value head; with one split only, query heads.
@@ -169,8 +193,10 @@ class Attention {
     context_.team.barrier();
     const Range heads = own_heads();
     for (size_t head = heads.first; head < heads.last; ++head) {
-      context_.kernels.attention_merge(arguments(head, {0, group_}, {0, 1}),
+      const kernels::AttentionArgs args = arguments(head, {0, group_}, {0, 1});
+      context_.kernels.attention_merge(args,
                                        context_.workspace.partials() + head * splits() * partial);
+      turn_back(args);
     }
   }
 
@@ -213,7 +239,7 @@ class Attention {
   const OpRows rows_;
   OpContext& context_;
   KvCache& cache_;
-  const size_t heads_, dim_, group_, start_pos_;
+  const size_t heads_, dim_, group_, block_, start_pos_;
   float* scratch_;
 };
 

@@ -15,9 +15,13 @@ const char* cache_type_name(CacheType type) {
     case CacheType::kFloat32:
       return "float32";
     case CacheType::kInt8:
+      return "int8";
+    case CacheType::kInt4:
+      return "int4";
+    case CacheType::kInt8Int4:
       break;
   }
-  return "int8";
+  return "int8-int4";
 }
 
 size_t CacheGeometry::key_bytes(size_t length) const {
@@ -110,9 +114,7 @@ void KvCache::restore(size_t oldest, size_t length, const uint8_t* from) {
   }
 }
 
-size_t KvCache::scale_bytes() const {
-  return geometry_.type == CacheType::kInt8 ? kCacheLanes * sizeof(float) : 0;
-}
+size_t KvCache::scale_bytes() const { return kernels::cache_scale_bytes(geometry_.type); }
 
 void KvCache::clear_scales(size_t used, uint8_t* block) const {
   if (scale_bytes() == 0) return;
@@ -121,9 +123,8 @@ void KvCache::clear_scales(size_t used, uint8_t* block) const {
 
 void KvCache::clear_keys(size_t used, uint8_t* block) const {
   clear_scales(used, block);
-  const bool in_fours = geometry_.type == CacheType::kInt8;
-  const size_t rows =
-      in_fours ? kernels::divide_up(geometry_.head_dim, kCacheFour) : geometry_.head_dim;
+  const size_t rows = kernels::divide_up(
+      geometry_.head_dim, kernels::cache_key_columns(kernels::key_type(geometry_.type)));
   const size_t row = (key_bytes(kCacheLanes) - scale_bytes()) / rows;
   const size_t kept = used * (row / kCacheLanes);
   for (size_t i = 0; i < rows; ++i) {
@@ -133,7 +134,7 @@ void KvCache::clear_keys(size_t used, uint8_t* block) const {
 
 void KvCache::clear_values(size_t used, uint8_t* block) const {
   clear_scales(used, block);
-  const bool in_fours = geometry_.type == CacheType::kInt8;
+  const bool in_fours = kernels::has_cache_scales(geometry_.type);
   const size_t together = in_fours ? kCacheFour : 1;  // positions whose numbers alternate
   const size_t bytes = value_bytes(kCacheLanes) - scale_bytes();
   const size_t end = kernels::round_up(used, together), row = bytes / kCacheLanes;

@@ -40,7 +40,7 @@ struct CacheGeometry {
   size_t saved_bytes(size_t oldest, size_t length) const;
 };
 
-/// "float16", "float32" or "int8".
+/// "float16", "float32", "int8", "int4" or "int8-int4".
 const char* cache_type_name(kernels::CacheType type);
 
 /// The keys and values of one attention operator, in the layout of kernels/shared/cache.h. Only

@@ -40,7 +40,8 @@ uint32_t number_at(const uint8_t* bytes) {
 
 /// The number of a type of cache; 2 was int8 in another order of bytes.
 size_t saved_type(kernels::CacheType type) {
-  return type == kernels::CacheType::kInt8 ? 3 : static_cast<size_t>(type);
+  return type < kernels::CacheType::kInt8 ? static_cast<size_t>(type)
+                                          : static_cast<size_t>(type) + 1;
 }
 
 /// Whether a saved cache of `size` bytes, kFactsAt at least, was computed with the second table.

@@ -60,9 +60,10 @@ Status check_options(const thimble_session_options& options) {
     return Status::error(std::to_string(options.threads) + " threads are not possible: give 1 to " +
                          std::to_string(kMost) + ", or 0 for the default");
   }
-  if (options.cache_type < THIMBLE_CACHE_DEFAULT || options.cache_type > THIMBLE_CACHE_INT8) {
-    return Status::error("there is no type of cache " + std::to_string(options.cache_type) +
-                         ": give 0 (the program's), 1 (float16), 2 (float32) or 3 (int8)");
+  if (options.cache_type < THIMBLE_CACHE_DEFAULT || options.cache_type > THIMBLE_CACHE_INT8_INT4) {
+    return Status::error(
+        "there is no type of cache " + std::to_string(options.cache_type) +
+        ": give 0 (the program's), 1 (float16), 2 (float32), 3 (int8), 4 (int4) or 5 (int8-int4)");
   }
   return {};
 }

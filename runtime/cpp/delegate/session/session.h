@@ -32,7 +32,9 @@ enum {
   THIMBLE_CACHE_DEFAULT = 0, /* what the program asks for */
   THIMBLE_CACHE_FLOAT16 = 1,
   THIMBLE_CACHE_FLOAT32 = 2,
-  THIMBLE_CACHE_INT8 = 3
+  THIMBLE_CACHE_INT8 = 3,
+  THIMBLE_CACHE_INT4 = 4,
+  THIMBLE_CACHE_INT8_INT4 = 5 /* keys of int8, values of int4 */
 };
 
 enum {

@@ -127,6 +127,10 @@ kernels::CacheType Session::cache_type(kernels::CacheType of_program) const {
       return kernels::CacheType::kFloat32;
     case THIMBLE_CACHE_INT8:
       return kernels::CacheType::kInt8;
+    case THIMBLE_CACHE_INT4:
+      return kernels::CacheType::kInt4;
+    case THIMBLE_CACHE_INT8_INT4:
+      return kernels::CacheType::kInt8Int4;
     default:
       return of_program;
   }

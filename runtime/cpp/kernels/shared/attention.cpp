@@ -28,15 +28,17 @@ struct Scratch {
   }
 };
 
-template <size_t kRows, typename Element>
-using Group = RowGroup<kRows, std::conditional_t<std::is_same_v<Element, int8_t>,
-                                                 ByteProducts<kRows>, FloatProducts<kRows>>>;
+template <size_t kRows, CacheType kType>
+using Group =
+    RowGroup<kRows, std::conditional_t<has_cache_scales(kType),
+                                       ByteProducts<kRows, key_type(kType), value_type(kType)>,
+                                       FloatProducts<kRows>>>;
 
 /// `count` blocks as floats.
-template <typename Element>
-Blocks<float, false> widened(const Blocks<Element, kPrefetches>& from, size_t count, size_t columns,
+template <typename Number>
+Blocks<float, false> widened(const Blocks<Number, kPrefetches>& from, size_t count, size_t columns,
                              float* to) {
-  if constexpr (std::is_same_v<Element, float>) {
+  if constexpr (std::is_same_v<Number, float>) {
     return {from.first, from.stride, from.scales, from.scale_stride};
   }
   for (size_t b = 0; b < count; ++b)
@@ -58,11 +60,12 @@ constexpr size_t kFewGroups = kMostGroups;
 
 /// Runs up to kMostAttentionRows rows, in groups of kRows, through the positions of one split. They
 /// attend to those from `first` to before `end`.
-template <size_t kRows, typename Element>
-void run_split(const AttentionArgs& args, Group<kRows, Element>* groups, size_t count, size_t split,
+template <size_t kRows, CacheType kType>
+void run_split(const AttentionArgs& args, Group<kRows, kType>* groups, size_t count, size_t split,
                size_t first, size_t end) {
   const Scratch scratch(args);
   const size_t padded_dim = round_up(args.head_dim, kLanes);
+  const size_t columns = cache_value_columns(value_type(kType), args.head_dim);
   const size_t split_end = (split + 1) * kAttentionSplit;
   end = end < split_end ? end : split_end;
   const size_t split_start = split * kAttentionSplit;
@@ -71,12 +74,12 @@ void run_split(const AttentionArgs& args, Group<kRows, Element>* groups, size_t 
   size_t start = split_start + unseen * kAttentionTile;
   size_t row = args.ring == 0 ? start : start % args.ring;
   for (; start < end; start += kAttentionTile) {
-    const auto keys = blocks_at<Element>(args.keys, row, args.head_dim);
-    const auto values = blocks_at<Element>(args.values, row, padded_dim);
+    const auto keys = blocks_at<key_type(kType)>(args.keys, row, args.head_dim);
+    const auto values = blocks_at<value_type(kType)>(args.values, row, columns);
     row += kAttentionTile;
     if (row == args.ring) row = 0;
     const bool few_groups = kFewGroups == kMostGroups || count <= kFewGroups;
-    if constexpr (std::is_same_v<Element, int8_t>) {
+    if constexpr (has_cache_scales(kType)) {
       groups[0].add_tile(start, keys, values);
       for (size_t g = 1; g < count; ++g) groups[g].add_tile(start, keys.again(), values.again());
     } else if (kRows <= kFewRows && few_groups) {
@@ -94,11 +97,11 @@ void run_split(const AttentionArgs& args, Group<kRows, Element>* groups, size_t 
 
 /// Runs rows through splits; at the end of each calls `end_split(row - first,
 /// state)` for all.
-template <size_t kRows, typename Element, typename EndSplit>
+template <size_t kRows, CacheType kType, typename EndSplit>
 void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
               size_t last_split, EndSplit end_split) {
   const Scratch scratch(args);
-  Group<kRows, Element> groups[kMostGroups];
+  Group<kRows, kType> groups[kMostGroups];
   const size_t group_count = divide_up(count, kRows), state = attention_state_size(args.head_dim);
   for (size_t g = 0; g < group_count; ++g) {
     const size_t row = g * kRows, left = count - row;
@@ -109,7 +112,7 @@ void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t firs
   const size_t from = attention_first(args.start_pos + first / args.heads, args.window);
   const size_t end = args.visible((first + count - 1) / args.heads);
   for (size_t split = first_split; split < last_split; ++split) {
-    run_split<kRows, Element>(args, groups, group_count, split, from, end);
+    run_split<kRows, kType>(args, groups, group_count, split, from, end);
     for (size_t r = 0; r < count; ++r) end_split(r, groups[r / kRows].state(r % kRows));
   }
 }
@@ -122,11 +125,20 @@ void run_some_rows(const AttentionArgs& args, size_t first, size_t count, size_t
     constexpr size_t kRows = decltype(rows)::value;
     switch (args.type) {
       case CacheType::kFloat16:
-        return run_rows<kRows, uint16_t>(args, first, count, first_split, last_split, end_split);
+        return run_rows<kRows, CacheType::kFloat16>(args, first, count, first_split, last_split,
+                                                    end_split);
       case CacheType::kFloat32:
-        return run_rows<kRows, float>(args, first, count, first_split, last_split, end_split);
+        return run_rows<kRows, CacheType::kFloat32>(args, first, count, first_split, last_split,
+                                                    end_split);
       case CacheType::kInt8:
-        return run_rows<kRows, int8_t>(args, first, count, first_split, last_split, end_split);
+        return run_rows<kRows, CacheType::kInt8>(args, first, count, first_split, last_split,
+                                                 end_split);
+      case CacheType::kInt4:
+        return run_rows<kRows, CacheType::kInt4>(args, first, count, first_split, last_split,
+                                                 end_split);
+      case CacheType::kInt8Int4:
+        return run_rows<kRows, CacheType::kInt8Int4>(args, first, count, first_split, last_split,
+                                                     end_split);
     }
   };
   const size_t rows = divide_up(count, divide_up(count, kAttentionRows));
@@ -135,7 +147,7 @@ void run_some_rows(const AttentionArgs& args, size_t first, size_t count, size_t
   if constexpr (kAttentionRows >= 4) {
     // Three query heads to each of keys are common (Llama 3.2 3B, Phi-4 mini, SmolLM2).
     if (rows == 3 && args.type == CacheType::kInt8) {
-      return run_rows<3, int8_t>(args, first, count, first_split, last_split, end_split);
+      return run_rows<3, CacheType::kInt8>(args, first, count, first_split, last_split, end_split);
     }
     if (rows <= 4) return run(std::integral_constant<size_t, 4>{});
   }

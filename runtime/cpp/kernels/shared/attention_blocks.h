@@ -44,35 +44,40 @@ struct Blocks {
   Blocks<Element, false> again() const { return {first, stride, scales, scale_stride}; }
 };
 
-/// Calls `run(line, position)` for every four positions of an int8 tile's values, whose kCount
-/// lines from column d on follow each other.
-template <size_t kCount, bool kFromMemory, typename Run>
-[[gnu::always_inline]] inline void each_four(const Blocks<int8_t, kFromMemory>& values,
-                                             size_t blocks, size_t d, size_t columns, Run run) {
-  const size_t step = columns * kCacheFour;
+/// What keys or values of a type are read as: of int4 two in a byte.
+template <CacheType kType>
+using Element = std::conditional_t<
+    kType == CacheType::kFloat16, uint16_t,
+    std::conditional_t<kType == CacheType::kFloat32, float,
+                       std::conditional_t<kType == CacheType::kInt8, int8_t, uint8_t>>>;
+
+/// Calls `run(line, position)` for every four positions of an integer tile's values, whose lines
+/// from the one with column d on follow each other; of int8 they have kCount columns of 16.
+template <size_t kCount, typename Byte, bool kFromMemory, typename Run>
+[[gnu::always_inline]] inline void each_four(const Blocks<Byte, kFromMemory>& values, size_t blocks,
+                                             size_t d, size_t columns, Run run) {
+  constexpr size_t kLineColumns = std::is_same_v<Byte, int8_t> ? kLanes : 2 * kLanes;
+  constexpr size_t kLines = divide_up(kCount * kLanes, kLineColumns);
+  const size_t step = columns / kLineColumns * kLineBytes, from = d / kLineColumns * kLineBytes;
   for (size_t b = 0; b < blocks; ++b) {
-    const int8_t* line = values.block(b) + d * kCacheFour;
-    const int8_t* ahead = values.block(b + kAttentionTile / kLanes) + d * kCacheFour;
-    for (size_t p = 0; p < kLanes; p += kCacheFour, line += step) {
-      if constexpr (kFromMemory) prefetch<kCount * kLineBytes>(ahead + p * columns);
+    const Byte* line = values.block(b) + from;
+    const Byte* ahead = values.block(b + kAttentionTile / kLanes) + from;
+    for (size_t p = 0; p < kLanes; p += kCacheFour, line += step, ahead += step) {
+      if constexpr (kFromMemory) prefetch<kLines * kLineBytes>(ahead);
       run(line, b * kLanes + p);
     }
   }
 }
 
 /// Keys or values of a cache from row `start` on, a multiple of 16.
-template <typename Element>
-Blocks<Element, kPrefetches> blocks_at(const void* cache, size_t start, size_t columns) {
-  constexpr bool kIsInt8 = std::is_same_v<Element, int8_t>;
-  constexpr CacheType kType = kIsInt8                          ? CacheType::kInt8
-                              : std::is_same_v<Element, float> ? CacheType::kFloat32
-                                                               : CacheType::kFloat16;
+template <CacheType kType>
+Blocks<Element<kType>, kPrefetches> blocks_at(const void* cache, size_t start, size_t columns) {
   const size_t bytes = cache_block_bytes(kType, columns);
   const uint8_t* first = static_cast<const uint8_t*>(cache) + start / kLanes * bytes;
-  if constexpr (!kIsInt8) {
-    return {reinterpret_cast<const Element*>(first), kLanes * columns, nullptr, 0};
+  if constexpr (!has_cache_scales(kType)) {
+    return {reinterpret_cast<const Element<kType>*>(first), kLanes * columns, nullptr, 0};
   } else {
-    return {reinterpret_cast<const Element*>(first + kLanes * sizeof(float)), bytes,
+    return {reinterpret_cast<const Element<kType>*>(first + kLanes * sizeof(float)), bytes,
             reinterpret_cast<const float*>(first), bytes / sizeof(float)};
   }
 }

@@ -10,24 +10,41 @@
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 
+/// Of bytes, or of halves of bytes.
+template <bool kHalves>
 struct IntegerProducts {
-  /// Bytes of four columns of a query.
-  static constexpr size_t kQueryBytes = kCacheFour;
-  static void put_query(const int8_t* four, int8_t* to) { std::memcpy(to, four, kQueryBytes); }
+  using Byte = std::conditional_t<kHalves, uint8_t, int8_t>;
+  /// Columns of keys that lie together, and bytes of so many of a query.
+  static constexpr size_t kColumns = kHalves ? 2 * kCacheFour : kCacheFour;
+  static constexpr size_t kQueryBytes = kColumns;
+  static void put_query(const int8_t* columns, int8_t* to) {
+    std::memcpy(to, columns, kQueryBytes);
+  }
   /// What the sum of a query's products begins with, of its own sum.
-  static I32x16 begin_score(int32_t sum) { return begin_biased(sum); }
+  static I32x16 begin_score(int32_t sum) {
+    return kHalves ? broadcast(int32_t{0}) : begin_biased(sum);
+  }
 
-  /// Adds the products of four columns: keys of kCount blocks, `stride` apart, and rows' queries.
+  /// Adds the products of kColumns columns: keys of kCount blocks, `stride` apart, and rows'
+  /// queries.
   template <size_t kRows, size_t kCount>
   [[gnu::always_inline]] static void add_keys(const uint8_t* keys, size_t stride,
                                               const int8_t* query, I32x16 (&acc)[kRows][kCount]) {
-    Bytes key[kCount];
-    unrolled<kCount>([&](auto b)
-                         [[gnu::always_inline]] { key[b] = load_biased(keys + b * stride); });
-    unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-      const int32_t four = four_at(query + r * kQueryBytes);
-      unrolled<kCount>(
-          [&](auto b) [[gnu::always_inline]] { acc[r][b] = add_biased(acc[r][b], key[b], four); });
+    unrolled<kColumns / kCacheFour>([&](auto half) [[gnu::always_inline]] {
+      Bytes key[kCount];
+      unrolled<kCount>([&](auto b) [[gnu::always_inline]] {
+        if constexpr (kHalves) {
+          key[b] = load_halves<half>(keys + b * stride);
+        } else {
+          key[b] = load_biased(keys + b * stride);
+        }
+      });
+      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+        const int32_t four = four_at(query + r * kQueryBytes + half * kCacheFour);
+        unrolled<kCount>([&](auto b) [[gnu::always_inline]] {
+          acc[r][b] = add_biased(acc[r][b], key[b], four);
+        });
+      });
     });
   }
 
@@ -44,16 +61,16 @@ struct IntegerProducts {
   }
 
   /// Adds the values of kCount vectors of columns from d on, times each row's weights.
-  template <bool kFromMemory, size_t kRows, size_t kCount>
-  [[gnu::always_inline]] static void add_values(const Blocks<int8_t, kFromMemory>& values,
+  template <size_t kFirstHalf, bool kFromMemory, size_t kRows, size_t kCount>
+  [[gnu::always_inline]] static void add_values(const Blocks<Byte, kFromMemory>& values,
                                                 size_t blocks, size_t d, size_t columns,
                                                 const Weights* weights,
                                                 I32x16 (&acc)[kRows][kCount]) {
-    add_digits(values, blocks, d, columns, weights->high, acc);
+    add_digits<kFirstHalf>(values, blocks, d, columns, weights->high, acc);
     unrolled<kRows>([&](auto r) {
       unrolled<kCount>([&](auto v) { acc[r][v] = mul(acc[r][v], broadcast(kBase)); });
     });
-    add_digits(values.again(), blocks, d, columns, weights->low, acc);
+    add_digits<kFirstHalf>(values.again(), blocks, d, columns, weights->low, acc);
   }
 
  private:
@@ -65,15 +82,21 @@ struct IntegerProducts {
     return four;
   }
 
-  template <bool kFromMemory, size_t kRows, size_t kCount>
-  [[gnu::always_inline]] static void add_digits(const Blocks<int8_t, kFromMemory>& values,
+  template <size_t kFirstHalf, bool kFromMemory, size_t kRows, size_t kCount>
+  [[gnu::always_inline]] static void add_digits(const Blocks<Byte, kFromMemory>& values,
                                                 size_t blocks, size_t d, size_t columns,
                                                 const int8_t* digits,
                                                 I32x16 (&acc)[kRows][kCount]) {
-    const auto add = [&](const int8_t* line, size_t position) [[gnu::always_inline]] {
+    const auto add = [&](const Byte* line, size_t position) [[gnu::always_inline]] {
       Bytes value[kCount];
-      unrolled<kCount>(
-          [&](auto v) [[gnu::always_inline]] { value[v] = load_bytes(line + v * kLineBytes); });
+      unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
+        if constexpr (kHalves) {
+          constexpr size_t kAt = kFirstHalf + v;
+          value[v] = load_halves<kAt % 2>(line + kAt / 2 * kLineBytes);
+        } else {
+          value[v] = load_bytes(line + v * kLineBytes);
+        }
+      });
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
         const int32_t four = four_at(digits + r * sizeof(Weights) + position);
         unrolled<kCount>([&](auto v) [[gnu::always_inline]] {

@@ -91,8 +91,8 @@ class RowGroup {
   }
 
   /// Adds the tile of positions from `start` on, except the blocks that no row attends to.
-  template <typename Tile>
-  void add_tile(size_t start, const Tile& keys, const Tile& values) {
+  template <typename Keys, typename Values>
+  void add_tile(size_t start, const Keys& keys, const Values& values) {
     const size_t first = first_[0], end = visible_[kRows - 1], tile_end = start + kAttentionTile;
     if (start >= end || first >= tile_end) return;
     const size_t unseen = first > start ? (first - start) / kLanes : 0;

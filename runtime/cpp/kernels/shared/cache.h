@@ -15,6 +15,13 @@
 ///     float scales[16];  uint8 keys[head_dim padded to 4 / 4][16][4]
 ///     float scales[16];  int8 values[16 / 4][head_dim padded to 16][4]
 ///
+/// Of int4, a byte has two numbers, 0 to 15, the first in its low half: of a key those of four
+/// columns and of the next four, of values those of 16 columns and of the next 16. The number n
+/// stands for 2 n - 15 times the scale:
+///
+///     float scales[16];  uint8 keys[head_dim padded to 8 / 8][16][4]
+///     float scales[16];  uint8 values[16 / 4][head_dim padded to 32 / 32][16][4]
+///
 /// In every type the first positions are in the first bytes. A ring with fewer rows than positions,
 /// as for a sliding window, has the same layout: position p is in row p % rows.
 
@@ -22,40 +29,66 @@
 
 namespace thimble::kernels {
 
-enum class CacheType : uint8_t { kFloat16 = 0, kFloat32 = 1, kInt8 = 2 };
+enum class CacheType : uint8_t { kFloat16 = 0, kFloat32 = 1, kInt8 = 2, kInt4 = 3, kInt8Int4 = 4 };
+
+/// The types of the keys and of the values of a cache: kInt8Int4 has keys of int8, which lose most
+/// with fewer bits, and values of int4.
+constexpr CacheType key_type(CacheType type) {
+  return type == CacheType::kInt8Int4 ? CacheType::kInt8 : type;
+}
+constexpr CacheType value_type(CacheType type) {
+  return type == CacheType::kInt8Int4 ? CacheType::kInt4 : type;
+}
 
 constexpr size_t kCacheLanes = 16;
 /// Of int8: bytes that are multiplied together, and what a key's byte is more than the key.
 constexpr size_t kCacheFour = 4;
 constexpr int kCacheBias = 128;
+/// Of int4: the largest magnitude of 2 n - 15.
+constexpr int kCacheMostNibble = 15;
 
-/// Bytes of 16 positions of `columns` elements each.
+/// Whether a cache has integers, in blocks after their scales.
+constexpr bool has_cache_scales(CacheType type) { return type >= CacheType::kInt8; }
+/// Bits of a number of keys, or values, of a type.
+constexpr size_t cache_bits(CacheType type) {
+  constexpr size_t kBits[] = {16, 32, 8, 4};
+  return kBits[static_cast<size_t>(type)];
+}
+/// Columns of keys whose numbers are beside each other.
+constexpr size_t cache_key_columns(CacheType type) {
+  return has_cache_scales(type) ? kCacheFour * 8 / cache_bits(type) : 1;
+}
+/// Bytes of the scales of 16 positions.
+constexpr size_t cache_scale_bytes(CacheType type) {
+  return has_cache_scales(type) ? kCacheLanes * sizeof(float) : 0;
+}
+
+/// Bytes of 16 positions of `columns` elements each, of keys.
 constexpr size_t cache_block_bytes(CacheType type, size_t columns) {
-  const size_t elements = kCacheLanes * columns;
-  switch (type) {
-    case CacheType::kFloat16:
-      return elements * sizeof(uint16_t);
-    case CacheType::kFloat32:
-      return elements * sizeof(float);
-    case CacheType::kInt8:
-      break;
-  }
-  return kCacheLanes * (sizeof(float) + round_up(columns, kCacheFour));
+  const size_t padded = round_up(columns, cache_key_columns(type));
+  return cache_scale_bytes(type) + kCacheLanes * padded * cache_bits(type) / 8;
+}
+/// The columns of values that such blocks have.
+constexpr size_t cache_value_columns(CacheType type, size_t head_dim) {
+  return round_up(head_dim, type == CacheType::kInt4 ? 2 * kCacheLanes : kCacheLanes);
 }
 
 /// Bytes of the keys, or values, of the first `positions` positions, in whole
 /// blocks of 16.
 constexpr size_t key_cache_bytes(CacheType type, size_t positions, size_t head_dim) {
-  return divide_up(positions, kCacheLanes) * cache_block_bytes(type, head_dim);
+  return divide_up(positions, kCacheLanes) * cache_block_bytes(key_type(type), head_dim);
 }
 constexpr size_t value_cache_bytes(CacheType type, size_t positions, size_t head_dim) {
-  return key_cache_bytes(type, positions, round_up(head_dim, kCacheLanes));
+  type = value_type(type);
+  return divide_up(positions, kCacheLanes) *
+         cache_block_bytes(type, cache_value_columns(type, head_dim));
 }
 
 /// Writes one head's key and value at a position: floats rounded to nearest,
 /// ties to even; int8 symmetric, scale = (largest magnitude) / 127, q =
 /// round(clamp(x * (1 / scale), -127, 127)), all zero where the scale is below
-/// the smallest normal. A NaN is ignored in the scale and becomes -127.
+/// the smallest normal. A NaN is ignored in the scale and becomes -127. int4: scale = (largest
+/// magnitude) / 15, n = round(clamp(x * (7.5 / largest) + 7.5, 0, 15)), a NaN becomes 0.
 struct CacheWriteArgs {
   const float* key;  ///< [head_dim]
   const float* value;
@@ -78,11 +111,11 @@ struct CacheWriteArgs {
 /// by position % 16. Positions that a row must not attend to do not change its state. So a row's
 /// result depends neither on the other rows of the call nor on which thread computes which split.
 ///
-/// With an int8 cache the query is rounded to int8 like a key, and a score is float(the integers'
-/// dot product) * (the key's scale * the query's). In a tile, the weights times their values'
-/// scales become integers, w = round(clamp(weight / step, 0, 16383)), step = largest / 16383, all
-/// zero where the step is below the smallest normal; outputs = fused(float(w . values), step,
-/// outputs * factor).
+/// With a cache of integers the query is rounded to int8 as int8 keys are, and a score is
+/// float(the integers' dot product) * (the key's scale * the query's). In a tile, the weights times
+/// their values' scales become integers, w = round(clamp(weight / step, 0, 16383)), step = largest
+/// / 16383, all zero where the step is below the smallest normal; outputs = fused(float(w .
+/// values), step, outputs * factor).
 struct AttentionArgs {
   const float* q;   ///< [tokens][heads][head_dim], tokens q_stride apart
   size_t q_stride;  ///< in floats

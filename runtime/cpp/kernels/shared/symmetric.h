@@ -19,16 +19,21 @@ inline void each_vector(const float* x, size_t count, Put put) {
   }
 }
 
+/// The largest magnitude of numbers; a NaN is ignored.
+inline float largest_magnitude(const float* x, size_t count) {
+  F32x16 largest = broadcast(0.0f);
+  each_vector(x, count, [&](size_t, size_t, F32x16 a) {
+    largest = max(max(a, sub(broadcast(0.0f), a)), largest);
+  });
+  return lane_max(largest);
+}
+
 /// Quantizes numbers: scale = (largest magnitude) / 127, q = round(clamp(x * (1 / scale), -127,
 /// 127)), all zero where the scale is below the smallest normal. A NaN is ignored in the scale and
 /// becomes -127. Calls `put(first number, how many, 16 int8)`; returns the scale.
 template <typename Put>
 inline float quantize_symmetric(const float* x, size_t count, Put put) {
-  F32x16 largest = broadcast(0.0f);
-  each_vector(x, count, [&](size_t, size_t, F32x16 a) {
-    largest = max(max(a, sub(broadcast(0.0f), a)), largest);
-  });
-  const float scale = lane_max(largest) / 127.0f;
+  const float scale = largest_magnitude(x, count) / 127.0f;
   const bool is_normal = scale >= FLT_MIN;
   const F32x16 inverse = broadcast(is_normal ? 1.0f / scale : 0.0f);
   each_vector(x, count, [&](size_t i, size_t used, F32x16 a) {

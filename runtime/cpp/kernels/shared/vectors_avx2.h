@@ -149,6 +149,51 @@ inline Words odd_words(const int8_t* from) {
   return {_mm256_srai_epi16(_mm256_loadu_si256(as_vector(from)), 8),
           _mm256_srai_epi16(_mm256_loadu_si256(as_vector(from + 32)), 8)};
 }
+/// Of 64 bytes the low or high halves of every second one.
+template <int kHalf>
+inline Words even_halves(const uint8_t* from) {
+  const __m256i low_bits = _mm256_set1_epi16(0x0F);
+  const auto words = [&](const uint8_t* at) {
+    return _mm256_and_si256(_mm256_srli_epi16(_mm256_loadu_si256(as_vector(at)), 4 * kHalf),
+                            low_bits);
+  };
+  return {words(from), words(from + 32)};
+}
+template <int kHalf>
+inline Words odd_halves(const uint8_t* from) {
+  const __m256i low_bits = _mm256_set1_epi16(0x0F);
+  const auto words = [&](const uint8_t* at) {
+    return _mm256_and_si256(_mm256_srli_epi16(_mm256_loadu_si256(as_vector(at)), 8 + 4 * kHalf),
+                            low_bits);
+  };
+  return {words(from), words(from + 32)};
+}
+/// The low and the high halves of 64 bytes.
+struct Halves {
+  I32x16 low, high;
+};
+inline Halves load_halves_of(const uint8_t* from) {
+  const __m256i low_bits = _mm256_set1_epi8(0x0F);
+  const __m256i first = _mm256_loadu_si256(as_vector(from));
+  const __m256i second = _mm256_loadu_si256(as_vector(from + 32));
+  const auto low = [&](__m256i a) { return _mm256_and_si256(a, low_bits); };
+  return {{low(first), low(second)},
+          {low(_mm256_srli_epi16(first, 4)), low(_mm256_srli_epi16(second, 4))}};
+}
+inline __m256i add_halves(__m256i acc, __m256i low, __m256i high, __m256i four, __m256i next) {
+  const __m256i pairs =
+      _mm256_add_epi16(_mm256_maddubs_epi16(low, four), _mm256_maddubs_epi16(high, next));
+  acc = _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  asm("" : "+x"(acc));  // as in add_pairs()
+  return acc;
+}
+/// acc + each lane's dot products of four low halves and `four`, and of high ones and `next`, bytes
+/// of -127 to 127.
+inline I32x16 add_halves(I32x16 acc, const Halves& a, int32_t four, int32_t next) {
+  const __m256i low = _mm256_set1_epi32(four), high = _mm256_set1_epi32(next);
+  return {add_halves(acc.low, a.low.low, a.high.low, low, high),
+          add_halves(acc.high, a.low.high, a.high.high, low, high)};
+}
 inline __m256i paired(__m256i a) {
   return _mm256_or_si256(a, _mm256_slli_epi32(_mm256_shuffle_epi32(a, 0x4E), 16));
 }

@@ -77,6 +77,11 @@ inline I32x16 shift_right(I32x16 a) {
 
 using Bytes = __m512i;
 inline Bytes load_bytes(const int8_t* from) { return _mm512_loadu_si512(from); }
+template <int kHalf>
+inline Bytes load_halves(const uint8_t* from) {
+  return _mm512_and_si512(_mm512_srli_epi16(_mm512_loadu_si512(from), 4 * kHalf),
+                          _mm512_set1_epi8(0x0F));
+}
 /// The instruction itself: GCC's intrinsic moves sums from register to register, and to the stack.
 [[gnu::always_inline]] inline I32x16 dpbusd(I32x16 acc, __m512i positive, __m512i bytes) {
   asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(positive), "v"(bytes));

@@ -23,6 +23,15 @@ using Bytes = I32x16;
 inline Bytes load_bytes(const int8_t* from) {
   return {_mm256_loadu_si256(as_vector(from)), _mm256_loadu_si256(as_vector(from + 32))};
 }
+template <int kHalf>
+inline Bytes load_halves(const uint8_t* from) {
+  const __m256i low_bits = _mm256_set1_epi8(0x0F);
+  const auto bytes = [&](const uint8_t* at) {
+    return _mm256_and_si256(_mm256_srli_epi16(_mm256_loadu_si256(as_vector(at)), 4 * kHalf),
+                            low_bits);
+  };
+  return {bytes(from), bytes(from + 32)};
+}
 [[gnu::always_inline]] inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
   const __m256i positive = _mm256_set1_epi32(four);
   return {dpbusd(acc.low, positive, a.low), dpbusd(acc.high, positive, a.high)};

@@ -145,6 +145,15 @@ inline Bytes each_bytes(Operation operation) {
 inline Bytes load_bytes(const int8_t* from) {
   return each_bytes([&](int i) { return vld1q_s8(from + 16 * i); });
 }
+/// The low or high halves of 64 bytes.
+template <int kHalf>
+inline Bytes load_halves(const uint8_t* from) {
+  return each_bytes([&](int i) {
+    const uint8x16_t bytes = vld1q_u8(from + 16 * i);
+    return vreinterpretq_s8_u8(kHalf == 0 ? vandq_u8(bytes, vdupq_n_u8(0x0F))
+                                          : vshrq_n_u8(bytes, 4));
+  });
+}
 /// acc + the products of each lane's four bytes and those of `four`, which are 0 to 127.
 inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
   const int8x16_t factors = vreinterpretq_s8_s32(vdupq_n_s32(four));

@@ -158,6 +158,17 @@ template <typename Byte>
 inline Words odd_words(const Byte* from) {
   return even_words(from + 1);
 }
+/// The same of the low or high halves of the bytes.
+template <int kHalf>
+inline Words even_halves(const uint8_t* from) {
+  Words words;
+  for (int i = 0; i < 32; ++i) words.word[i] = from[2 * i] >> 4 * kHalf & 0x0F;
+  return words;
+}
+template <int kHalf>
+inline Words odd_halves(const uint8_t* from) {
+  return even_halves<kHalf>(from + 1);
+}
 /// Lanes, 0 to 2^15 - 1, in pairs: of every four, the first and the third in the first, the others
 /// in the second.
 inline I32x16 paired(I32x16 a) {

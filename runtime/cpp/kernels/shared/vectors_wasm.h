@@ -212,6 +212,18 @@ inline Words even_words(const int8_t* from) {
 inline Words odd_words(const int8_t* from) {
   return each_line(from, [](v128_t a) { return wasm_i16x8_shr(a, 8); });
 }
+template <int kHalf>
+inline Words even_halves(const uint8_t* from) {
+  return each_line(from, [](v128_t a) {
+    return wasm_v128_and(wasm_u16x8_shr(a, 4 * kHalf), wasm_i16x8_splat(0x0F));
+  });
+}
+template <int kHalf>
+inline Words odd_halves(const uint8_t* from) {
+  return each_line(from, [](v128_t a) {
+    return wasm_v128_and(wasm_u16x8_shr(a, 8 + 4 * kHalf), wasm_i16x8_splat(0x0F));
+  });
+}
 inline I32x16 paired(I32x16 a) {
   return each_int([&](int i) {
     const v128_t others = wasm_i32x4_shuffle(a.part[i], a.part[i], 2, 3, 0, 1);

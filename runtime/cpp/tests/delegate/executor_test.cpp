@@ -42,7 +42,8 @@ const kernels::Variant& best() {
 
 bool every_variant_and_thread_count() {
   const RandomModel model;
-  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8}) {
+  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8,
+                             THIMBLE_CACHE_INT4, THIMBLE_CACHE_INT8_INT4}) {
     LoadedModel reference(model, kernels::scalar::kVariant, 1, type);
     const std::vector<float> expected = run_calls(&reference, kLengths);
     for (const float logit : expected) {
@@ -98,7 +99,8 @@ bool few_blocks() {
 bool deep_positions() {
   const RandomModel model;
   const std::vector<size_t> lengths = {630, 1, 1, 1};  // two splits of 512 positions
-  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_INT8}) {
+  for (const int32_t type :
+       {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_INT8, THIMBLE_CACHE_INT4, THIMBLE_CACHE_INT8_INT4}) {
     LoadedModel reference(model, best(), 1, type);
     const std::vector<float> expected = run_calls(&reference, lengths);
     for (const int32_t threads : {2, 3, 5, 7}) {

@@ -39,7 +39,8 @@ const std::vector<size_t> kLengths = {40, 1, 30, 1, 7, 300, 140, 1, 1, 60, 1};
 
 bool fused_and_in_single_steps() {
   const GeneralModel fused(GeneralModel::Form::kFused), plain(GeneralModel::Form::kPlain);
-  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8}) {
+  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8,
+                             THIMBLE_CACHE_INT4, THIMBLE_CACHE_INT8_INT4}) {
     LoadedModel reference(plain, kernels::scalar::kVariant, 1, type);
     const std::vector<float> expected = run_calls(&reference, kLengths);
     for (const float logit : expected) {

@@ -16,7 +16,8 @@ using test::expect;
 using test::GeneralModel;
 using test::same_bits;
 
-constexpr int32_t kTypes[] = {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8};
+constexpr int32_t kTypes[] = {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8,
+                              THIMBLE_CACHE_INT4, THIMBLE_CACHE_INT8_INT4};
 /// The least, and what leaves some room; the second is no multiple of splits.
 constexpr size_t kRows[] = {128, 320};
 

@@ -64,7 +64,8 @@ bool truncates() {
 
 bool saves_and_restores() {
   const RandomModel model;
-  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8}) {
+  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8,
+                             THIMBLE_CACHE_INT4, THIMBLE_CACHE_INT8_INT4}) {
     LoadedModel writer(model, best(), 2, type);
     writer.run(part(0, 37), 0);
     const std::vector<uint8_t> saved = save(writer.session());

@@ -23,8 +23,8 @@ using thimble::test::is_chosen;
 using thimble::test::Numbers;
 
 constexpr double kEpsilon = 0x1p-24;
-
-constexpr CacheType kTypes[] = {CacheType::kFloat16, CacheType::kFloat32, CacheType::kInt8};
+constexpr CacheType kTypes[] = {CacheType::kFloat16, CacheType::kFloat32, CacheType::kInt8,
+                                CacheType::kInt4, CacheType::kInt8Int4};
 
 struct Shape {
   size_t tokens, heads, head_dim, start_pos;
@@ -37,22 +37,23 @@ struct Shape {
 /// Whether attention runs as one call, or split by split.
 enum class Parts { kOne, kSplits };
 
-/// What the cache makes of one head's numbers, and attention of a query of an int8 cache.
+/// What the cache makes of one head's numbers, and attention of a query of a cache of integers.
 std::vector<float> stored(const float* x, size_t count, CacheType type) {
   std::vector<float> result(x, x + count);
   float largest = 0;
   for (float value : result) largest = std::fmax(largest, std::fabs(value));
-  const float scale = largest / 127;
+  const float scale = largest / (type == CacheType::kInt4 ? 15 : 127);
   for (float& value : result) {
     if (type == CacheType::kFloat16) value = half_to_float(float_to_half(value));
     if (type == CacheType::kInt8)
       value = scale < FLT_MIN ? 0 : std::nearbyint(value * (1 / scale)) * scale;
+    const float n = std::nearbyint(std::fma(value, 7.5f / largest, 7.5f));
+    if (type == CacheType::kInt4) value = scale < FLT_MIN ? 0 : (2 * n - 15) * scale;
   }
   return result;
 }
 
-/// A call of attention on random numbers; what the cache does not hold yet is
-/// NaN.
+/// A call of attention on random numbers; what the cache does not hold yet is NaN.
 class Problem {
  public:
   Problem(const Shape& shape, CacheType type, float size)
@@ -121,17 +122,17 @@ class Problem {
   bool is_right(const std::vector<float>& out) const {
     const size_t dim = shape_.head_dim;
     std::vector<std::vector<float>> keys, values;
-    const bool rounds = type_ == CacheType::kInt8;  // queries and weights too
+    const bool rounds = has_cache_scales(type_);  // queries to int8, and weights
     for (size_t p = 0; p < positions_; ++p) {
-      keys.push_back(stored(&key_[p * dim], dim, type_));
-      values.push_back(stored(&value_[p * dim], dim, type_));
+      keys.push_back(stored(&key_[p * dim], dim, key_type(type_)));
+      values.push_back(stored(&value_[p * dim], dim, value_type(type_)));
     }
     for (size_t row = 0; row < shape_.tokens * shape_.heads; ++row) {
       const size_t end = shape_.start_pos + row / shape_.heads + 1;
       const size_t first = shape_.window == 0 || end < shape_.window ? 0 : end - shape_.window;
       const size_t visible = end - first;
       const std::vector<float> query =
-          stored(&q_[row * dim], dim, rounds ? type_ : CacheType::kFloat32);
+          stored(&q_[row * dim], dim, rounds ? CacheType::kInt8 : CacheType::kFloat32);
       std::vector<double> weights(visible);
       double largest = -1e300, sum = 0, most = 0;
       for (size_t p = 0; p < visible; ++p) {
@@ -150,13 +151,12 @@ class Problem {
       largest = std::fmax(largest, sink);
       if (!sinks_.empty()) sum = std::exp(sink - largest);
       for (double& weight : weights) sum += weight = std::exp(weight - largest);
-      // A score is off by (dim + 7) roundings of its terms' size (the chain;
-      // log2(e), the scale times it, times the query; the product with an int8
-      // key's scale; the maximum taken off; an int8 key here), hence a weight
-      // by as much of itself, twice (it is divided by their sum), and by 2^x's
-      // own error, which is below 2^-125 for the smallest; then the sums. A cap, which lets no
-      // error grow, adds 14 roundings of what it leaves (the cap times log2(e), used twice; the
-      // quotient; 5 of exp(x) - 1, twice in tanh; the product), a sink one of itself.
+      // A score is off by (dim + 7) roundings of its terms' size (the chain; log2(e), the scale
+      // times it, times the query; the product with an integer key's scale; the maximum taken off;
+      // an integer key here), hence a weight by as much of itself, twice (it is divided by their
+      // sum), and by 2^x's own error, below 2^-125 for the smallest; then the sums. A cap, which
+      // lets no error grow, adds 14 roundings of what it leaves (the cap times log2(e), used twice;
+      // the quotient; 5 of exp(x) - 1, twice in tanh; the product), a sink one of itself.
       const double capped = shape_.cap > 0 ? std::fmin(most, shape_.cap) : 0;
       const double sunk = sinks_.empty() ? 0 : std::fabs(sink);
       const double tolerance = kEpsilon * (2 * ((dim + 7) * most + 14 * capped + sunk) +

@@ -139,12 +139,12 @@ void measure_attention(const Variant& variant, CacheType type, const char* name)
   args.tokens = 1;
   args.start_pos = kDepth - 1;
   const double step = shortest([&] { variant.attention(args); });
-  std::printf("%-14s attention, %-7s at depth %zu  %6.1f us, %5.1f GB/s\n", variant.name, name,
+  std::printf("%-14s attention, %-9s at depth %zu  %6.1f us, %5.1f GB/s\n", variant.name, name,
               kDepth, step * 1e6, (keys.size() + values.size()) / step * 1e-9);
   args.tokens = kTokens;
   args.start_pos = 0;
   const double prefill = shortest([&] { variant.attention(args); });
-  std::printf("%-14s attention, %-7s of %zu rows    %6.1f GOPS\n", variant.name, name, kTokens,
+  std::printf("%-14s attention, %-9s of %zu rows    %6.1f GOPS\n", variant.name, name, kTokens,
               2.0 * kTokens * kTokens * kHeads * kHeadDim / prefill * 1e-9);
 }
 
@@ -179,6 +179,8 @@ int main(int argc, char** argv) {
     measure_limits(variant->required, memory);
     measure_attention(*variant, CacheType::kFloat16, "float16");
     measure_attention(*variant, CacheType::kInt8, "int8");
+    measure_attention(*variant, CacheType::kInt4, "int4");
+    measure_attention(*variant, CacheType::kInt8Int4, "int8-int4");
     constexpr const char* kNames[] = {"int4 two-level", "int5 two-level", "int6 two-level",
                                       "int4",           "int8",           "int8 groups",
                                       nullptr,          "int2 two-level", "int3 two-level"};

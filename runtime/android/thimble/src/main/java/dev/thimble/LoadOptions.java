@@ -8,7 +8,10 @@ public final class LoadOptions {
     DEFAULT,
     FLOAT16,
     FLOAT32,
-    INT8
+    INT8,
+    INT4,
+    /** Keys of int8, values of int4. */
+    INT8_INT4
   }
 
   int threads = 0;
