@@ -60,7 +60,7 @@ def read_blocks(path: Path, config: Mapping[str, Any]) -> BlockOf:
         if config.get(name):
             raise ExportError(f"{path}: {name} {config[name]!r} is not supported.")
     try:
-        return by_group(config, lambda group: _block_of_group(path, group["weights"]))
+        return by_group(path, config, lambda group: _block_of_group(path, group["weights"]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ExportError(
             f"{path}: config_groups of quantization_config cannot be read ({error!r}); use the "
