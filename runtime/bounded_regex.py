@@ -5,7 +5,7 @@ Here all places that a part of a pattern can end at are found together, as the b
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import or_
@@ -18,6 +18,8 @@ Item = tuple[Any, Any]  # of re's own parser: a kind and what belongs to it
 _SINGLE = (_constants.LITERAL, _constants.NOT_LITERAL, _constants.ANY, _constants.IN)
 _REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
 _ASSERTIONS = (_constants.ASSERT, _constants.ASSERT_NOT)
+_AROUND = (_constants.SUBPATTERN, *_REPEATS, *_ASSERTIONS)  # their values end with what is inside
+_KNOWN = (*_SINGLE, _constants.AT, _constants.BRANCH, *_AROUND)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,12 @@ class BoundedRegex:
     def _parsed(self) -> Any:
         try:
             re.compile(self.pattern)
-            return _parser.parse(self.pattern)
+            parsed = _parser.parse(self.pattern)
+            for kind in _kinds(parsed):
+                if kind not in _KNOWN:
+                    said = f"has a part of the kind {str(kind).lower()}, which is not supported"
+                    raise ValueError(said)
+            return parsed
         except (re.error, OverflowError) as error:
             raise ValueError(f"is not a regular expression ({error})") from None
         except RecursionError:
@@ -58,6 +65,15 @@ class BoundedRegex:
 
     def _ends(self, text: str, starts: int) -> int:
         return _Walk(text).sequence(self._parsed, self._parsed.state.flags, starts)
+
+
+def _kinds(items: Iterable[Item]) -> Iterator[Any]:
+    """Those of all parts."""
+    for kind, value in items:
+        yield kind
+        inside = value[1] if kind is _constants.BRANCH else [value[-1]] if kind in _AROUND else []
+        for part in inside:
+            yield from _kinds(part)
 
 
 @dataclass
@@ -89,10 +105,10 @@ class _Walk:
             _, added, removed, inside = value
             return self.sequence(inside, (flags | added) & ~removed, starts)
         if kind in _REPEATS:
-            return self._repeat(*value, flags, starts)
-        if kind in _ASSERTIONS:
-            return self._assert(kind is _constants.ASSERT, *value, flags, starts)
-        raise ValueError(f"has a part of the kind {str(kind).lower()}, which is not supported")
+            least, most, part = value
+            return self._repeat(least, most, part, flags, starts)
+        direction, part = value
+        return self._assert(kind is _constants.ASSERT, direction, part, flags, starts)
 
     def _where(self, item: Item, flags: int, places: range) -> int:
         """The places where `re` finds an item that has no parts."""
