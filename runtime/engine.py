@@ -16,6 +16,7 @@ from runtime.runner import Runner
 
 MAX_SEQUENCES = 32
 MOST_WAIT_S = 1.0
+_NO_MEMORY = "there is not enough memory: free some, and open the model again"
 
 
 class Engine:
@@ -229,6 +230,18 @@ class _Work:
     def _has_work(self, left: int) -> bool:
         return left > 0 or len(self._running) > self._submitting
 
+    def _fail(self) -> None:
+        """Ends every request where memory ran out; what the engine holds cannot be relied on.
+
+        Raises:
+            MemoryError: always. The engine is not freed.
+        """
+        with self._changed:
+            self._handle, running = None, list(self._running.values())
+        for generation in running:
+            generation._end(_NO_MEMORY.encode(), b'{"stop_reason": "interrupted"}', None)
+        raise MemoryError(_NO_MEMORY)
+
     def _run(self) -> None:
         """Steps while there is work, waits for it otherwise; frees the engine in the end."""
         left = 0
@@ -239,6 +252,8 @@ class _Work:
                 if self._closing or not self._has_work(left):
                     break
             left = library().thimble_engine_step(self._handle)
+            if left < 0:
+                self._fail()
         with self._changed:
             while self._submitting:
                 self._changed.wait()

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MAY_IMPORT: dict[str, set[str]] = {
-    "exporter": {"quant", "delegates", "runtime"},  # how a chat template is rendered
+    "exporter": {"quant", "delegates", "runtime"},  # chat templates are rendered, patterns matched
     "quant": set(),
     "delegates": {"runtime"},  # where the built libraries are, to check a file with them
     "runtime": set(),

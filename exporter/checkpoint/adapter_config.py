@@ -1,7 +1,6 @@
 """PEFT's `adapter_config.json`: what it says of a LoRA adapter's scale."""
 
 import math
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from exporter.catalogue.adapters import ADAPTER_CONFIG, no_adapter_config
-from exporter.checkpoint.adapter_targets import AdapterTargets, read_pattern, read_targets
+from exporter.checkpoint.adapter_targets import AdapterTargets, read_targets
+from exporter.checkpoint.name_pattern import NamePattern
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
@@ -34,13 +34,13 @@ class AdapterConfig:
 
     Attributes:
         alpha: lora_alpha.
-        alphas: other alphas, by regular expressions of modules' names.
+        alphas: other alphas, by what ends modules' names.
         use_rslora: whether the scale is alpha / sqrt(r) instead of alpha / r.
         targets: what the file of tensors holds.
     """
 
     alpha: float
-    alphas: Mapping[str, float]
+    alphas: Mapping[NamePattern, float]
     use_rslora: bool
     targets: AdapterTargets
 
@@ -62,7 +62,7 @@ class AdapterConfig:
         return ()
 
     def _matching(self, module: str) -> dict[str, float]:
-        return {p: a for p, a in self.alphas.items() if re.match(rf"(.*\.)?({p})$", module)}
+        return {p.pattern: a for p, a in self.alphas.items() if p.ends(module)}
 
 
 def read_adapter_config(directory: Path) -> AdapterConfig:
@@ -91,10 +91,12 @@ def read_adapter_config(directory: Path) -> AdapterConfig:
     alphas = fields.get("alpha_pattern") or {}
     if not isinstance(alphas, dict):
         raise ExportError(f"{path}: alpha_pattern is {alphas!r}, not an object of numbers.")
-    patterns = {read_pattern(path, "alpha_pattern", p): a for p, a in alphas.items()}
     return AdapterConfig(
         alpha=_number(path, "lora_alpha", fields.get("lora_alpha", 8)),
-        alphas={p: _number(path, "alpha_pattern", a) for p, a in patterns.items()},
+        alphas={
+            NamePattern(path, "alpha_pattern", p): _number(path, "alpha_pattern", a)
+            for p, a in alphas.items()
+        },
         use_rslora=_flag(path, "use_rslora", fields),
         targets=read_targets(path, fields),
     )

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from exporter.checkpoint.checkpoint import EMBEDDING, HEAD
+from exporter.checkpoint.name_pattern import NamePattern
 from exporter.errors import ExportError
 
 _LOW_RANK = ("lora_A", "lora_embedding_A")
@@ -29,7 +30,7 @@ class AdapterTargets:
     Attributes:
         path: of the settings, for messages.
         rank: r.
-        ranks: other ranks, by regular expressions of modules' names.
+        ranks: other ranks, by what ends modules' names.
         modules: target_modules: a regular expression, or ends of names; None: not told.
         excluded: exclude_modules: a regular expression, or ends of names.
         saved: modules_to_save.
@@ -42,12 +43,12 @@ class AdapterTargets:
 
     path: Path
     rank: int
-    ranks: Mapping[str, int]
-    modules: str | tuple[str, ...] | None
-    excluded: str | tuple[str, ...]
+    ranks: Mapping[NamePattern, int]
+    modules: NamePattern | tuple[str, ...] | None
+    excluded: NamePattern | tuple[str, ...]
     saved: tuple[str, ...]
     layers: tuple[int, ...] | None
-    layers_pattern: tuple[str, ...]
+    layers_pattern: tuple[NamePattern, ...]
     biases: bool
     use_dora: bool
     keeps_ties: bool
@@ -112,19 +113,18 @@ class AdapterTargets:
             raise self._contradicted(f'{module} has a bias, and bias is "none"')
 
     def _rank(self, module: str) -> int:
-        matching = (p for p in self.ranks if re.match(rf"(.*\.)?({p})$", module))
-        return self.ranks.get(next(matching, ""), self.rank)
+        return next((rank for p, rank in self.ranks.items() if p.ends(module)), self.rank)
 
     def _targets(self, module: str) -> bool:
         """Whether a module is trained, as PEFT's `check_target_module_exists` decides it."""
-        if isinstance(self.excluded, str):
-            excluded = re.fullmatch(self.excluded, module) is not None
+        if isinstance(self.excluded, NamePattern):
+            excluded = self.excluded.is_all_of(module)
         else:
             excluded = _ends_with(module, self.excluded)
         if excluded or any(_lies_in(module, name) for name in self.saved):
             return False
-        if isinstance(self.modules, str):
-            return re.fullmatch(self.modules, module) is not None
+        if isinstance(self.modules, NamePattern):
+            return self.modules.is_all_of(module)
         if self.modules is None or module in self.modules:
             return self.modules is not None
         return _ends_with(module, self.modules) and self._in_a_layer(module)
@@ -132,10 +132,12 @@ class AdapterTargets:
     def _in_a_layer(self, module: str) -> bool:
         if self.layers is None:
             return True
-        patterns = self.layers_pattern or (r"[^.]*",)
-        matches = (re.match(rf"(?:^|.*?\.){p}\.(\d{{1,9}})\.", module) for p in patterns)
-        number = next((int(match[1]) for match in matches if match), None)
-        return number in self.layers
+        numbers = list(re.finditer(r"\.(\d{1,9})(?=\.)", module))
+        for pattern in self.layers_pattern or (None,):
+            for number in numbers:
+                if pattern is None or pattern.ends(module[: number.start()]):
+                    return int(number[1]) in self.layers
+        return False
 
     def _contradicted(self, what: str) -> ExportError:
         return ExportError(
@@ -163,12 +165,15 @@ def read_targets(path: Path, fields: Mapping[str, Any]) -> AdapterTargets:
     return AdapterTargets(
         path=path,
         rank=_rank(path, "r", fields.get("r", 8)),
-        ranks={read_pattern(path, "rank_pattern", p): _rank(path, p, r) for p, r in ranks.items()},
+        ranks={NamePattern(path, "rank_pattern", p): _rank(path, p, r) for p, r in ranks.items()},
         modules=None if modules is None else _names(path, "target_modules", modules),
         excluded=_names(path, "exclude_modules", fields.get("exclude_modules") or []),
         saved=_list(path, "modules_to_save", fields.get("modules_to_save") or []),
         layers=_layers(path, fields.get("layers_to_transform")),
-        layers_pattern=_list(path, "layers_pattern", fields.get("layers_pattern") or []),
+        layers_pattern=tuple(
+            NamePattern(path, "layers_pattern", pattern)
+            for pattern in _list(path, "layers_pattern", fields.get("layers_pattern") or [])
+        ),
         biases=bias != "none",
         use_dora=dora,
         keeps_ties=bool(fields.get("ensure_weight_tying")),
@@ -201,8 +206,8 @@ def _rank(path: Path, name: str, value: Any) -> int:
     return value
 
 
-def _names(path: Path, name: str, value: Any) -> str | tuple[str, ...]:
-    return read_pattern(path, name, value) if isinstance(value, str) else _list(path, name, value)
+def _names(path: Path, name: str, value: Any) -> NamePattern | tuple[str, ...]:
+    return NamePattern(path, name, value) if isinstance(value, str) else _list(path, name, value)
 
 
 def _list(path: Path, name: str, value: Any) -> tuple[str, ...]:
@@ -218,14 +223,3 @@ def _layers(path: Path, value: Any) -> tuple[int, ...] | None:
     if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
         raise ExportError(f"{path}: layers_to_transform is {value!r}, not a list of numbers.")
     return tuple(numbers) or None
-
-
-def read_pattern(path: Path, name: str, pattern: str) -> str:
-    """Checks a regular expression of modules' names."""
-    try:
-        re.compile(rf"(.*\.)?({pattern})$")
-    except re.error as error:
-        raise ExportError(
-            f"{path}: {name} {pattern!r} is not a regular expression ({error})."
-        ) from None
-    return pattern

@@ -61,7 +61,7 @@ def read_blocks(path: Path, config: Mapping[str, Any]) -> BlockOf:
         block = _block(path, config.get("weight_block_size", _BLOCK))
         return lambda module: block
     try:
-        return by_group(config, lambda group: _block_of_group(path, group["weights"]))
+        return by_group(path, config, lambda group: _block_of_group(path, group["weights"]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ExportError(
             f"{path}: config_groups of quantization_config cannot be read ({error!r}); use the "

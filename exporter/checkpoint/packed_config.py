@@ -1,12 +1,12 @@
 """`quantization_config` of a config.json: how the integers of the weights are packed."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exporter.checkpoint.compressed_groups import by_group, compiled
+from exporter.checkpoint.compressed_groups import by_group
 from exporter.checkpoint.fp8 import is_fp8_group
+from exporter.checkpoint.name_pattern import NamePattern
 from exporter.checkpoint.packed import PackingOf
 from exporter.checkpoint.packings import AwqPacking, CompressedPacking, GptqPacking, Packing
 from exporter.errors import ExportError
@@ -29,7 +29,7 @@ def read_packing(path: Path, fields: Mapping[str, Any]) -> PackingOf | None:
         return None
     method = config["quant_method"]  # the family has refused all others
     try:
-        return _READERS[method](config)
+        return _READERS[method](path, config)
     except KeyError as error:
         raise ExportError(f"{path}: quantization_config lacks {error}.") from None
     except (AttributeError, TypeError) as error:
@@ -51,19 +51,19 @@ def rounded_activations(config: Mapping[str, Any]) -> str:
     return "input_activations" if rounds else ""
 
 
-def _gptq(config: Mapping[str, Any]) -> PackingOf:
+def _gptq(path: Path, config: Mapping[str, Any]) -> PackingOf:
     """Rules of `dynamic` differ for modules whose names match: the first one counts, and one that
     begins with "-:" says that they are floats."""
     _refuse(config, "adapter")
     default = _gptq_packing(config)
-    rules: list[tuple[re.Pattern[str], Packing | None]] = []
+    rules: list[tuple[NamePattern, Packing | None]] = []
     for rule, own in (config.get("dynamic") or {}).items():
         sign, pattern = rule[:2], rule.removeprefix("+:").removeprefix("-:")
         packing = None if sign == "-:" else _gptq_packing({**config, **own})
-        rules.append((compiled("dynamic", pattern), packing))
+        rules.append((NamePattern(path, "dynamic", pattern), packing))
 
     def packing_of(module: str) -> Packing | None:
-        matching = (packing for pattern, packing in rules if pattern.match(module))
+        matching = (packing for pattern, packing in rules if pattern.begins(module))
         return next(matching, default)
 
     return packing_of
@@ -80,18 +80,18 @@ def _gptq_packing(config: Mapping[str, Any]) -> Packing:
     return GptqPacking(config["bits"], size, layout == "gptq", symmetric)
 
 
-def _awq(config: Mapping[str, Any]) -> PackingOf:
+def _awq(path: Path, config: Mapping[str, Any]) -> PackingOf:
     _allow("bits", config.get("bits", config.get("w_bit")), (4,))
     _allow("version", str(config.get("version", "gemm")).lower(), ("gemm",))
     packing = AwqPacking(_group_size(config.get("group_size", config.get("q_group_size"))))
     return lambda module: packing
 
 
-def _compressed(config: Mapping[str, Any]) -> PackingOf:
+def _compressed(path: Path, config: Mapping[str, Any]) -> PackingOf:
     _refuse(config, "transform_config", "kv_cache_scheme")
     sparsity = (config.get("sparsity_config") or {}).get("format", "dense")
     _allow("sparsity_config.format", sparsity, ("dense",))
-    return by_group(config, lambda group: _compressed_packing(config, group))
+    return by_group(path, config, lambda group: _compressed_packing(config, group))
 
 
 def _compressed_packing(config: Mapping[str, Any], group: Mapping[str, Any]) -> Packing | None:

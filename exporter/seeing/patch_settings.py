@@ -9,6 +9,7 @@ from exporter.errors import ExportError
 
 _MOST = 256  # of what runners read, but for rows
 _MOST_ROWS = 4096
+_MOST_PIXELS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ def read_patch_settings(path: Path, fields: Mapping[str, Any]) -> PatchSettings:
     if splits and fields.get("use_thumbnail") is False:
         raise ExportError(f"{path} has use_thumbnail False, but only True is supported.")
     size, square = count("encoder_patch_size", 16), count("downsample_factor", 2)
+    pixels = most_rows * (size * square) ** 2
+    if pixels > _MOST_PIXELS:
+        raise ExportError(
+            f"{path} asks for pictures of {pixels} pixels; at most {_MOST_PIXELS} are read at once."
+        )
     grids = _grids(least, most) if splits else ()
     return PatchSettings(size, square, least_rows, most_rows, float(tolerance), grids)
 

@@ -1,13 +1,11 @@
 """Which values a JSON schema allows, for formats that write strings without quotes."""
 
-import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from operator import ge, gt, le, lt
 from typing import Any
 
-from runtime.chat_format.schemas import target
+from runtime.chat_format.schemas import matches, target
 
 _MOST_DEPTH = 20  # of schemas in schemas
 _BOUNDS = {
@@ -88,9 +86,8 @@ def allows(schema: Any, value: Any, root: Mapping[str, Any], depth: int = 0) -> 
     if listed is not None and not any(_kind(one) == kind and one == value for one in listed):
         return False
     if isinstance(value, str):
-        with suppress(re.error, TypeError):
-            if not re.search(schema.get("pattern", ""), value):
-                return False
+        if matches(schema.get("pattern", ""), value) is False:
+            return False
         return _is_within(len(value), schema, _LENGTHS)
     return kind not in ("integer", "number") or _is_within(value, schema, _BOUNDS)
 

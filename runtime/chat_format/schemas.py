@@ -1,11 +1,11 @@
 """JSON schemas of a call's arguments: which properties they have, each with a schema of its own."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
+
+from runtime.bounded_regex import BoundedRegex
 
 _MOST_DEPTH = 20  # of references and allOf in each other
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -60,10 +60,17 @@ def unlisted_place(name: str, root: Mapping[str, Any]) -> str | None:
     """Where a schema tells what a property is that its `properties` lack; None: nowhere."""
     patterns = root.get("patternProperties")
     for pattern in patterns if isinstance(patterns, Mapping) else ():
-        with suppress(re.error):
-            if re.search(pattern, name):
-                return f"#/patternProperties/{_escaped(pattern)}"
+        if matches(pattern, name):
+            return f"#/patternProperties/{_escaped(pattern)}"
     return "#/additionalProperties" if "additionalProperties" in root else None
+
+
+def matches(pattern: Any, text: str) -> bool | None:
+    """Whether a part of a text is as a pattern says; None: it is none, or nobody knows in time."""
+    try:
+        return BoundedRegex(pattern).search(text)
+    except (TypeError, ValueError):
+        return None
 
 
 def schema_at(places: list[str], root: Mapping[str, Any], options: Sequence[str] = ()) -> Any:

@@ -31,6 +31,7 @@ from runtime.server.model_process import (
     Submit,
     Task,
     run_model,
+    run_process,
 )
 from runtime.server.pace import Pace
 
@@ -180,8 +181,8 @@ class Model:
         here, there = context.Pipe()
         self._connection = here
         self._process = context.Process(
-            target=_PROCESSES[self._options.task],
-            args=(there, self._options),
+            target=run_process,
+            args=(_PROCESSES[self._options.task], there, self._options),
             daemon=True,
             name="thimble-model",
         )

@@ -1,8 +1,10 @@
 """The process of the model: takes requests from a connection, answers with events."""
 
+import os
 import queue
 import threading
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -167,6 +169,22 @@ class Ended:
     id: int
     stats: dict[str, Any]
     failure: str | None = None
+
+
+def run_process(
+    run: Callable[[Connection, ModelOptions], None], connection: Connection, options: ModelOptions
+) -> None:
+    """Runs a model in a process of its own, which ends where one of its threads fails: what waits
+    for that thread would wait for ever, and the server starts another process."""
+    threading.excepthook = _end_process
+    run(connection, options)
+
+
+def _end_process(failure: threading.ExceptHookArgs) -> None:
+    try:
+        traceback.print_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
+    finally:
+        os._exit(1)
 
 
 def run_model(connection: Connection, options: ModelOptions) -> None:

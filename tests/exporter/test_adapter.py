@@ -29,6 +29,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 TOKENS = torch.randint(0, 96, (2, 9), generator=torch.Generator().manual_seed(0))
 Q_PROJ = "model.layers.0.self_attn.q_proj"
+ENDLESS = "(" * 40 + "[a-z]" + "{1,2})" * 40
 CASES: list[dict[str, Any]] = [
     {"target_modules": ["q_proj", "v_proj"]},
     {"target_modules": "all-linear", "use_rslora": True},
@@ -257,6 +258,10 @@ def test_an_adapter_of_another_model(pair: tuple[Path, Path], tmp_path: Path) ->
         ({"alpha_pattern": {"(": 1}}, "alpha_pattern '(' is not a regular expression"),
         ({"rank_pattern": {"(": 1}}, "rank_pattern '(' is not a regular expression"),
         ({"target_modules": "("}, "target_modules '(' is not a regular expression"),
+        ({"layers_to_transform": 1, "layers_pattern": "("}, "layers_pattern '(' is not a regular"),
+        ({"rank_pattern": {"a{99999999999}": 1}}, "is not a regular expression (the repetition"),
+        ({"target_modules": "(.*)*(.*)*(.*)*x"}, f"{Q_PROJ} has a low-rank change and is no targ"),
+        ({"alpha_pattern": {ENDLESS: 1}}, f"alpha_pattern '{ENDLESS}' takes too long: write it"),
         (
             {"target_modules": ["q_proj", 1]},
             "target_modules is ['q_proj', 1], not a list of names.",

@@ -1,5 +1,7 @@
 """The process of the server's model, here as a thread: what it tells, and in what order."""
 
+import subprocess
+import sys
 import threading
 from multiprocessing import Pipe
 from pathlib import Path
@@ -61,3 +63,20 @@ def test_that_a_request_is_accepted_comes_first(
     assert ended.stats["generated_tokens"] == 20
     assert all(isinstance(event, More) for event in more)
     assert sum(len(event.logprobs) for event in more) == 20
+
+
+def test_a_thread_that_fails_ends_the_process() -> None:
+    """Else what waits for it would wait for ever; the server starts another process."""
+    code = """
+import threading
+from runtime.server.model_process import run_process
+
+def run(connection, options):
+    threading.Thread(target=lambda: 1 / 0).start()
+    threading.Event().wait(600)
+
+run_process(run, None, None)
+"""
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 1 and "ZeroDivisionError" in ended.stderr

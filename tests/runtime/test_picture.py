@@ -320,6 +320,27 @@ def test_damaged_settings(ask: Any) -> None:
         assert "export the model again" in ask("tiles", saved(picture(9, 9), "PPM"), damaged)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"side": 4096, "grids": ((64, 64),)},  # 64 GB of tiles
+        {"size": 256, "square": 16, "most_rows": 4096, "side": 4096},
+        {"size": 1, "square": 1, "most_rows": 4096, "trained": 256},  # of learned places
+    ],
+    ids=["tiles", "whole", "places"],
+)
+def test_settings_that_no_memory_holds(ask: Any, tmp_path: Path, fields: dict[str, Any]) -> None:
+    patched_models.write_processor(tmp_path)
+    settings = read_picture_settings(tmp_path)
+    assert settings.patches is not None
+    spec = siglip2.FAMILY.spec(patched_models.config().to_dict())
+    spec = replace(spec, trained=fields.pop("trained", spec.trained))
+    settings = replace(settings, side=fields.pop("side", settings.side))
+    large = replace(settings, patches=replace(settings.patches, **fields))
+    said = ask("tiles", saved(picture(9, 9), "PPM"), write_picture(large, spec))
+    assert "the settings of pictures are damaged (too large pictures)" in said
+
+
 def test_settings_are_read_and_refused(tmp_path: Path) -> None:
     path = tmp_path / "preprocessor_config.json"
     with pytest.raises(ExportError, match="no preprocessor_config.json.*--no-vision"):
@@ -353,3 +374,6 @@ def test_settings_of_patches_are_refused(tmp_path: Path) -> None:
         patched_models.write_processor(tmp_path, **dict([fields]))
         with pytest.raises(ExportError, match=sentence):
             read_picture_settings(tmp_path)
+    patched_models.write_processor(tmp_path, encoder_patch_size=128, max_image_tokens=4096)
+    with pytest.raises(ExportError, match="of 268435456 pixels; at most 16777216 are read at once"):
+        read_picture_settings(tmp_path)

@@ -1,9 +1,12 @@
-"""A crowd of clients that ask, stream, hang up and send rubbish: those that stay get what a quiet
-server says, and nothing is left behind."""
+"""A crowd of clients that ask, stream, hang up and send rubbish, while the model's process dies now
+and then: those that stay get what a quiet server says, and nothing is left behind."""
 
 import asyncio
 import json
+import os
 import random
+import signal
+import statistics
 import time
 from functools import partial
 from pathlib import Path
@@ -31,6 +34,10 @@ RUBBISH: list[tuple[bytes, dict[str, str], int]] = [
 ]  # fmt: skip
 RAW = (b"", b"GET", b"\x16\x03\x01\x02\x00", b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n")
 RAW += (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",)
+
+
+DEAD = (500, 503)  # while the model's process is gone
+SOAK_SECONDS = int(os.environ.get("THIMBLE_SOAK_SECONDS", "600"))
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +68,17 @@ class Crowd:
 
     Args:
         quiet: what each request is answered by a server that has no other.
+
+    Attributes:
+        answered, failed: requests that were answered, and that the model's death ended.
+        waited: seconds for an answer, of each that came at once.
     """
 
     def __init__(self, server: Server, quiet: list[list[Any]]) -> None:
         self._address = server.address
         self._quiet = quiet
-        self.answered = 0
+        self.answered = self.failed = 0
+        self.waited: list[float] = []
 
     async def run(self, clients: int, requests: int) -> None:
         await asyncio.gather(*(self._client(seed, requests) for seed in range(clients)))
@@ -83,11 +95,17 @@ class Crowd:
 
     async def _ask(self, client: httpx.AsyncClient, chance: random.Random) -> None:
         number = chance.randrange(len(self._quiet))
+        began = time.monotonic()
         response = await client.post("/v1/chat/completions", json=body(number))
         if response.status_code == 429:  # there is no place
             assert "try again" in response.json()["error"]["message"]
             return
+        if response.status_code in DEAD:
+            assert "model" in response.json()["error"]["message"]
+            self.failed += 1
+            return
         assert response.status_code == 200, response.text
+        self.waited.append(time.monotonic() - began)
         assert told(response.json()) == self._quiet[number]
         self.answered += 1
 
@@ -96,10 +114,15 @@ class Crowd:
         wanted = {**body(number), "stream": True}
         texts: dict[int, str] = {}
         async with client.stream("POST", "/v1/chat/completions", json=wanted) as response:
-            if response.status_code == 429:
+            if response.status_code in (429, *DEAD):
+                self.failed += response.status_code in DEAD
                 return
             assert response.status_code == 200
             lines = [line async for line in response.aiter_lines() if line]
+        if '"error"' in lines[-1] or '"error"' in lines[-2]:
+            assert "the model's process ended" in "".join(lines[-2:])
+            self.failed += 1
+            return
         assert lines[-1] == "data: [DONE]"
         for line in lines[:-1]:
             for choice in json.loads(line.removeprefix("data: "))["choices"]:
@@ -138,7 +161,7 @@ class Crowd:
             return
         content, headers, status = chance.choice(RUBBISH)
         response = await client.post("/v1/chat/completions", content=content, headers=headers)
-        assert response.status_code == status and response.json()["error"]["message"]
+        assert response.status_code in (status, *DEAD) and response.json()["error"]["message"]
 
     async def _raw(self, data: bytes) -> None:
         """Sends bytes and hangs up."""
@@ -182,28 +205,74 @@ def quiet_answers(server: Server) -> list[list[Any]]:
     return found
 
 
+async def kill_models(server: Server, chance: random.Random) -> None:
+    """Kills the model's process in the middle of a round."""
+    await asyncio.sleep(chance.uniform(0.1, 1.5))
+    for process in server.model_processes():
+        os.kill(process, signal.SIGKILL)
+
+
+def is_ready(server: Server) -> bool:
+    return httpx.get(server.address + "/health").status_code == 200
+
+
 def bear(pte: Path, clients: int, requests: int, rounds: int, seconds: float = 0) -> None:
-    """A crowd, several times and for some seconds; what a round leaves behind is nothing."""
+    """A crowd, several times and for some seconds, in every second round of which the model's
+    process is killed; what a round leaves behind is nothing."""
     options = ("--threads", "1", "--parallel", "8", "--queue", str(4 * clients), "--draft", "ngram")
     with serving(pte, "--name", "stories", *options) as server:
         quiet = quiet_answers(server)
-        crowd = Crowd(server, quiet)
-        process, model = server.process.pid, server.model_process()
-        memory: list[int] = []
+        crowd, chance = Crowd(server, quiet), random.Random(7)
+        process, deaths = server.process.pid, 0
+        memory: list[tuple[float, int, int]] = []
         left: dict[str, int] = {}
-        end = time.monotonic() + seconds
-        while len(memory) < rounds or time.monotonic() < end:
-            before = crowd.answered
-            asyncio.run(crowd.run(clients, requests))
-            assert crowd.answered > before
+        begin = time.monotonic()
+
+        async def round(kills: bool) -> None:
+            killing = [kill_models(server, chance)] if kills else []
+            await asyncio.gather(crowd.run(clients, requests), *killing)
+
+        while len(memory) < rounds or time.monotonic() < begin + seconds:
+            before, kills = crowd.answered + crowd.failed, len(memory) % 2 == 1
+            asyncio.run(round(kills))
+            deaths += kills
+            assert crowd.answered + crowd.failed > before
+            wait_for(partial(is_ready, server))
             wait_for(lambda: server.metric("thimble_running") == 0)
             left = left or held(server)
             wait_for(partial(nothing_more, server, left))
-            memory.append(resident(process) + resident(model))
-        assert server.model_process() == model and server.metric("thimble_model_restarts") == 0
+            sizes = resident(process), resident(server.model_process())
+            memory.append((time.monotonic() - begin, *sizes))
+        assert server.metric("thimble_model_restarts") == deaths
+        told = report(crowd, deaths, memory)
+        print(told)
         # The first round fills what is kept for reuse; after that it stays.
-        assert max(memory[1:]) < memory[0] + (16 << 20) + memory[0] // 10, memory
-        assert quiet_answers(server) == quiet
+        sums = [own + model for _, own, model in memory]
+        assert max(sums[1:]) < sums[0] + (16 << 20) + sums[0] // 10, told
+        if growth(memory) is not None:
+            assert growth(memory) < 1.01, told
+        assert crowd.answered > crowd.failed and quiet_answers(server) == quiet
+
+
+def growth(memory: list[tuple[float, int, int]]) -> float | None:
+    """How much more the server itself holds in the end than after a minute; None: too short."""
+    after = [own for second, own, _ in memory if second > 60]
+    if len(after) < 20:
+        return None
+    return statistics.median(after[-10:]) / statistics.median(after[:10])
+
+
+def report(crowd: Crowd, deaths: int, memory: list[tuple[float, int, int]]) -> str:
+    """One sentence of numbers."""
+    hundredths = statistics.quantiles(crowd.waited, n=100)
+    grown = growth(memory)
+    return (
+        f"{memory[-1][0]:.0f} s, {len(memory)} rounds, {crowd.answered} answers, {crowd.failed} "
+        f"failed by {deaths} deaths; answers took {hundredths[49]:.2f} s (median), "
+        f"{hundredths[94]:.2f} s (of 95%); server {memory[0][1] / 1e6:.1f} to "
+        f"{memory[-1][1] / 1e6:.1f} MB, model {memory[0][2] / 1e6:.1f} to "
+        f"{memory[-1][2] / 1e6:.1f} MB, growth {'not told' if grown is None else f'{grown:.4f}'}"
+    )
 
 
 @pytest.mark.check
@@ -213,5 +282,5 @@ def test_twenty_clients(cpp_build: Path, pte: Path) -> None:
 
 @pytest.mark.soak
 def test_a_hundred_clients(cpp_build: Path, pte: Path) -> None:
-    """For ten minutes."""
-    bear(pte, clients=100, requests=15, rounds=5, seconds=600)
+    """For ten minutes, or THIMBLE_SOAK_SECONDS."""
+    bear(pte, clients=100, requests=5, rounds=5, seconds=SOAK_SECONDS)

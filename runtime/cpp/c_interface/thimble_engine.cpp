@@ -96,7 +96,7 @@ void thimble_engine_cancel(thimble_engine* engine, int64_t request) {
 }
 
 int64_t thimble_engine_step(thimble_engine* engine) {
-  return guarded<int64_t>(0, nullptr, 0, [&]() -> int64_t {
+  return guarded<int64_t>(-1, nullptr, 0, [&]() -> int64_t {
     return engine == nullptr ? 0 : static_cast<int64_t>(engine->engine->step());
   });
 }

@@ -28,9 +28,13 @@ class FlatbufferBytes {
   /// The scalar at `position`, which the caller has checked with holds().
   template <typename T>
   T load(size_t position) const {
-    T value;
-    std::memcpy(&value, data_ + position, sizeof(T));
-    return value;
+    if constexpr (std::is_same_v<T, bool>) {
+      return data_[position] != 0;  // a bool of another byte than 0 and 1 would be undefined
+    } else {
+      T value;
+      std::memcpy(&value, data_ + position, sizeof(T));
+      return value;
+    }
   }
 
   /// Follows the unsigned offset stored at `position`; 0 (never a target) when it leads outside.

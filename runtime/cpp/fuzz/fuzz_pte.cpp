@@ -32,12 +32,17 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t mos
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace thimble;
+  static const InputFile model("model.pte");
   const Result<PteFile> file = PteFile::open(data, size, "model.pte");
+  const Result<PteFile> mapped = PteFile::open(model.write(data, size), "");
+  require(mapped.ok() == file.ok());
   if (!file.ok()) {
-    require(!file.message().empty());
+    require(!file.message().empty() && !mapped.message().empty());
     return 0;
   }
   require(file->program_size() <= size);
-  (void)file->verify();
+  require(file->verify().ok() == mapped->verify().ok());
+  require(file->has("thimble.tokenizer") == mapped->has("thimble.tokenizer"));
+  require(mapped->check_output("another").ok());
   return 0;
 }

@@ -1,4 +1,5 @@
-/// Sessions. A mutation rewrites their three checksums and their sizes.
+/// Sessions. A mutation rewrites their three checksums and their sizes. What was read is written
+/// and read again.
 
 #include <cstring>
 
@@ -31,12 +32,18 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t mos
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace thimble;
-  static const InputFile file("session");
+  static const InputFile file("session"), written("written");
   const Result<SavedSession> session = read_session(file.write(data, size), 1);
   if (!session.ok()) {
     require(!session.message().empty());
     return 0;
   }
   require(session->tokens.size() * 4 + session->cache.size() <= size);
+  const std::string& path = written.write(nullptr, 0);
+  require(write_session(path, *session).ok());
+  const Result<SavedSession> again = read_session(path, 1);
+  require(again.ok() && again->tokens == session->tokens && again->cache == session->cache);
+  require(again->messages.size() == session->messages.size());
+  require(again->pictures.size() == session->pictures.size());
   return 0;
 }

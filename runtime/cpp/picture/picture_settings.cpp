@@ -4,14 +4,17 @@
 
 #include "core/flatbuffer.h"
 #include "core/settings_version.h"
+#include "picture/picture.h"
 
 namespace thimble {
 namespace {
 
 constexpr uint32_t kVersion = 1, kPatchVersion = 2;
 constexpr uint32_t kMostSide = 4096, kMostPatch = 256;
-constexpr uint32_t kMostTiles = 64;              // side by side
-constexpr size_t kMostPlaces = size_t{1} << 16;  // bytes, of the text of a tile
+constexpr uint32_t kMostTiles = 64;               // side by side
+constexpr size_t kMostPlaces = size_t{1} << 16;   // bytes, of the text of a tile
+constexpr size_t kMostInput = size_t{1} << 24;    // pixels, of a tile or the whole
+constexpr size_t kMostNumbers = size_t{1} << 26;  // that become of them
 
 enum Field {
   kVersionField,
@@ -70,6 +73,21 @@ bool read_patches(const FlatbufferTable& table, PatchSettings* patches) {
          });
 }
 
+/// Whether a model reads so many pixels at once.
+bool can_be_read(size_t pixels, const PatchSettings& patches) {
+  if (pixels > kMostInput) return false;
+  return pixels / (patches.size * patches.size) <= kMostNumbers / patches.numbers();
+}
+
+/// Whether whole, tiles and all tiles of a grid are as small as memory wants.
+bool are_small(const PatchSettings& patches, size_t side) {
+  return can_be_read(patches.most_rows * patches.unit() * patches.unit(), patches) &&
+         can_be_read(side * side, patches) &&
+         std::all_of(patches.grids.begin(), patches.grids.end(), [&](const auto& grid) {
+           return grid.first * grid.second <= kMostPixels / (side * side);
+         });
+}
+
 }  // namespace
 
 Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) {
@@ -87,6 +105,7 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
     return damaged("a tile of " + std::to_string(side) + " pixels");
   }
   if (patches.valid() && side % settings.patches.unit() != 0) return damaged("a tile's patches");
+  if (patches.valid() && !are_small(settings.patches, side)) return damaged("too large pictures");
   const auto filter = table.scalar<uint8_t>(kFilter);
   if (filter < 1 || filter > 3) return damaged("filter " + std::to_string(filter));
   const auto mean = table.vector<float>(kMean), std = table.vector<float>(kStd);

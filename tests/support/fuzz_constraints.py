@@ -1,0 +1,97 @@
+"""Constraints that fuzz_constraint begins with: schemas, regular expressions, choices, grammars."""
+
+import json
+import random
+
+from support.answer_schemas import SCHEMAS
+from support.random_patterns import random_pattern
+
+# The first byte is the kind, and RELAXED added to it.
+SCHEMA, REGEX, CHOICE, GRAMMAR, RELAXED = range(5)
+FORMATS = (
+    *("date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri"),
+)
+NUMBERS = {"minimum": -3, "exclusiveMaximum": 70.5, "multipleOf": 0.25, "maximum": 60}
+TEXTS = {"minLength": 1, "maxLength": 8, "pattern": "[a-z]", "format": "hostname"}
+LISTS = {"items": {"type": "integer"}, "minItems": 1, "maxItems": 4, "uniqueItems": True}
+OBJECTS = {
+    **{"properties": {"a": {"type": ["integer", "null"]}, "b": False}, "required": ["a"]},
+    **{"patternProperties": {"^x": {"type": "boolean"}}, "propertyNames": {"maxLength": 3}},
+    **{"minProperties": 1, "maxProperties": 3, "additionalProperties": {"type": "string"}},
+}
+KINDS: tuple[dict[str, object], ...] = (NUMBERS, TEXTS, LISTS, OBJECTS)
+VALUES = ["ab", "", 1, 2.5, -7, True, None, [], [1, 2], {"a": 1}, {"x": True}]
+FURTHER: tuple[object, ...] = (
+    *({"enum": VALUES, **kind} for kind in KINDS),
+    *({"allOf": [{"enum": VALUES}, kind, {"not": {"const": 1}}]} for kind in KINDS),
+    *({"allOf": [{key: value} for key, value in kind.items()]} for kind in KINDS),
+    *({"allOf": [kind, {"anyOf": [kind, {"type": "null"}]}]} for kind in KINDS),
+    *({"anyOf": [kind, {"const": "ab"}], "not": {"anyOf": [{"type": "null"}]}} for kind in KINDS),
+    *(
+        {"$ref": f"#/$defs/{name}", "$defs": {"a/b~ c": {"$ref": "#"}, "n": [{}, NUMBERS]}}
+        for name in ("a~1b~0%20c", "n/1", "n/9", "none")
+    ),
+    *(
+        {"$ref": name, "$defs": {"p": {"$id": "u:x", "$anchor": "here", "type": "null"}}}
+        for name in ("u:x", "#here", "http://else")
+    ),
+    {"anyOf": [{"items": {"$ref": "#/$defs/n"}, "minItems": 1, "maxItems": 3}, {"const": None}]}
+    | {"$defs": {"n": {"type": "number", "multipleOf": 0.5}}},
+    {"allOf": [OBJECTS, {"properties": {"a": {"minimum": 5}, "c": {}}, "required": ["c"]}]}
+    | {"unevaluatedProperties": False},
+    {"oneOf": [{"type": "integer", "maximum": 5}, {"type": "string"}], "discriminator": {}},
+    {"prefixItems": [{"type": "null"}], "unevaluatedItems": False, "maxProperties": 2},
+    {"properties": {"b": True, "a": False}, "propertyOrdering": ["b", "a"]},
+    {"if": {"type": "string"}, "then": {"maxLength": 2}, "dependentRequired": {"a": ["b"]}},
+    {"type": "array", "items": {}, "x-guidance": {"whitespace_flexible": False}},
+    {"type": "object", "x-guidance": {"item_separator": ", ", "key_separator": ": "}},
+    {"type": "integer", "multipleOf": 7, "minimum": -50, "maximum": 1e3},
+    {"type": "number", "minimum": 5, "maximum": 2},
+    {"type": "string", "minLength": 9, "maxLength": 1},
+    {"type": "wrong"},
+    {"properties": 5},
+    {"const": "a\u00e9\U0001f600\u0001"},
+    True,
+    False,
+)
+REGEXES = (
+    r"(?:a|b*c){2,4}[^\d\s]+\.?",
+    r"^\w+@[a-z]{1,9}\b(?=x)$",
+    r"\p{Lu}[\x41-\u00e9]*?|(?i:q)",
+    r"(?<name>\u{1F600}|[\w\-\]]{0,9})\B.\D\S\W\t\n\0\cA|\P{Ll}(?!b)",
+    r"(?s).(?-s:.)(?m)^$|[[:alpha:]]|\/\.\*{3,}?",
+    r"(?<=a)b",
+    r"\k<n>|\1",
+    "[z-a]",
+    "a{3,2}",
+    "(((",
+    r"[\w--\d]\p{Greek}\p{No such}",
+    r"[^\W\d_]{3}\u00e9\xe9\v\f\r[\b]",
+)
+GRAMMARS = (
+    'root ::= item+ ("," ws item)* # list\nitem ::= [a-z0-9]{1,3} | "x" | "(" root ")"\n'
+    "ws ::= [ \\t\\n]*\n",
+    'root ::= [^"\\\\\\x7F]{2,} "\\u00e9" <[5]> | !"a"\n',
+    'root ::= root "a" | b\nb ::= root "c"? | "\\U0001F600" . [\\]\\-]\n',
+    'root ::= a %json {"type": ["array", "null"], "maxItems": 2}{2}\na ::= "a"?',
+    'root ::= (<"\\x41"> | <|b|> | <[12]> | !<[3]>) "x"{0} ""\n',
+    "root ::= a",
+    'root ::= "a',
+    "a ::= [b",
+    'root ::= "a"{5,2} | (',
+    'root ::= <[99999]> "\\q"',
+    "root ::= %json {]",
+    'root ::= ("a" | "") root?\n# end',
+)
+
+
+def constraints() -> list[bytes]:
+    chance = random.Random(0)
+    schemas = [*SCHEMAS, *FURTHER, *({"type": "string", "format": name} for name in FORMATS)]
+    schemas.append({"type": "string", "format": "date", "maxLength": 10, "pattern": "^2"})
+    texts = [(SCHEMA, json.dumps(schema, ensure_ascii=False)) for schema in schemas]
+    texts += [(REGEX, text) for text in (*REGEXES, *(random_pattern(chance) for _ in range(30)))]
+    texts.append((CHOICE, '["yes","no","\\u00e9", "\\ud83d\\ude00"]'))
+    texts += [(GRAMMAR, text) for text in GRAMMARS]
+    made = [bytes([kind]) + text.encode() for kind, text in texts]
+    return made + [bytes([SCHEMA + RELAXED]) + text[1:] for text in made[: len(schemas)]]
