@@ -36,7 +36,8 @@ def write_picture(
     before = builder.CreateString(text.before_picture) if text.before_picture else None
     if settings.patches is not None and isinstance(spec, siglip2.TowerSpec):
         patches = _patches(builder, settings.patches, spec)
-    version, axes = _VERSION if patches is None else _PATCH_VERSION, None
+    version = _VERSION if patches is None else _PATCH_VERSION
+    axes: int | None = None
     question_place = builder.CreateString(question.place) if question.place else None
     if isinstance(spec, qwen_sight.TowerSpec):
         axes = builder.CreateNumpyVector(np.array(spec.axes, np.uint8))
