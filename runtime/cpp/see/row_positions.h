@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "delegate/session/session.h"
 #include "see/sight.h"
 
 namespace thimble {
