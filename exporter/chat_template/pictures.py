@@ -8,7 +8,7 @@ from exporter.chat_template.form import Form, PictureText, place_messages
 from exporter.chat_template.reduction import PROBES, IrreducibleError, conversation
 from runtime.chat_format.environment import Messages, Render
 
-_COUNTS = (1, 2, 3)  # of pictures of a message
+COUNTS = (1, 2, 3)  # of pictures of a message
 
 
 def of_parts(render: Render, all_messages: bool) -> Render:
@@ -49,8 +49,8 @@ def add_picture_edges(form: Form, render: Render, with_system: bool, place: str)
                 if not word.startswith("qzuser"):
                     continue
                 edge = (origin, target)
-                gaps = [_gap(form.edges[edge], render, messages, prompt, word, n) for n in _COUNTS]
-                text = _repeated(gaps, place)
+                gaps = [_gap(form.edges[edge], render, messages, prompt, word, n) for n in COUNTS]
+                text = repeated(gaps, place)
                 if form.picture_edges.setdefault(edge, text) != text:
                     raise IrreducibleError("its places of pictures depend on the conversation")
 
@@ -72,15 +72,19 @@ def _gap(edge: str, render: Render, messages: Messages, prompt: bool, word: str,
     return shown.removeprefix(known)
 
 
-def _repeated(gaps: list[str], place: str) -> PictureText:
-    """The text of one, two and three pictures as what is repeated, and what is around it."""
+def repeated(gaps: list[str], place: str) -> PictureText:
+    """The text of one, two and three pictures as what is repeated, and what is around it.
+
+    Raises:
+        IrreducibleError: it is no such text, of one place a picture.
+    """
     one, two, _ = gaps
     length = len(two) - len(one)
     end = next(
         (n for n, pair in enumerate(zip(one, two, strict=False)) if len(set(pair)) > 1), len(one)
     )
     text = PictureText(one[: end - length], one[end - length : end], one[end:])
-    known = [text.render(count) for count in _COUNTS] == gaps and length > 0
+    known = [text.render(count) for count in COUNTS] == gaps and length > 0
     if not known or text.picture.count(place) != 1 or place in text.before + text.after:
         raise IrreducibleError("it does not write a place for each picture")
     return text

@@ -13,6 +13,7 @@ from exporter.errors import ExportError
 from exporter.models.families import language_fields
 from exporter.models.family import Family
 from exporter.models.fields import count, positive, refuse
+from exporter.models.rotary_tables import apply_rope
 from exporter.models.tensor_layout import Stored
 
 _DEFAULTS: Mapping[str, Any] = {  # of transformers, which stores no others' values
@@ -151,12 +152,20 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(size, size)
         self.out_proj = nn.Linear(size, size)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Attends from each of some patches to all, (1, patches, size)."""
+    def forward(self, x: Tensor, *turns: Tensor) -> Tensor:
+        """Attends from each of some patches to all, (1, patches, size).
+
+        Args:
+            turns: cosines and sines that heads rotate by, (1, patches, 1, head_dim), if they do.
+        """
         query, key, value = (
-            proj(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
+            proj(x).unflatten(2, (self.heads, -1))
             for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
+        if turns:
+            cosines, sines = turns
+            query, key = apply_rope(query, (cosines, sines)), apply_rope(key, (cosines, sines))
+        query, key, value = (one.transpose(1, 2) for one in (query, key, value))
         out = F.scaled_dot_product_attention(query, key, value)
         return self.out_proj(out.transpose(1, 2).flatten(2))
 
@@ -180,8 +189,8 @@ class Layer(nn.Module):
         self.layer_norm2 = nn.LayerNorm(spec.hidden_size, eps=spec.layer_norm_eps)
         self.mlp = MLP(spec)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.self_attn(self.layer_norm1(x))
+    def forward(self, x: Tensor, *turns: Tensor) -> Tensor:
+        x = x + self.self_attn(self.layer_norm1(x), *turns)
         return x + self.mlp(self.layer_norm2(x))
 
 
@@ -217,10 +226,14 @@ class Siglip(nn.Module, Generic[_Embeddings]):
         self.encoder = Encoder(spec)
         self.post_layernorm = nn.LayerNorm(spec.hidden_size, eps=spec.layer_norm_eps)
 
+    def turns(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        """Returns what heads rotate by, as Attention takes it."""
+        return ()
+
     def forward(self, pixels: Tensor) -> Tensor:
-        x = self.embeddings(pixels)
+        x, turns = self.embeddings(pixels), self.turns(pixels)
         for layer in self.encoder.layers:
-            x = layer(x)
+            x = layer(x, *turns)
         return self.post_layernorm(x)
 
 

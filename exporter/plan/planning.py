@@ -40,7 +40,8 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     plan = read_plan(options, listener)
     if options.sees and is_seeing(plan.checkpoint.directory):
         scheme, images = _vision_scheme(options), options.calibration_images
-        sight = open_sight(plan.checkpoint.directory, scheme, images, listener)
+        directory, context = plan.checkpoint.directory, plan.max_context_len
+        sight = open_sight(directory, scheme, images, context, listener)
         text = with_pictures(plan.text, sight.settings.text.place)
         plan = replace(plan, sight=sight, text=text)
         listener.note(picture_note(sight, plan.checkpoint.config.hidden_size, plan.max_context_len))

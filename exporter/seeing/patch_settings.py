@@ -1,4 +1,5 @@
-"""How a model reads pictures near their own sizes, from the fields of LFM2-VL's processor."""
+"""How a model reads pictures near their own sizes, from the fields of the processors of LFM2-VL
+and Qwen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,18 +11,25 @@ from exporter.errors import ExportError
 _MOST = 256  # of what runners read, but for rows
 _MOST_ROWS = 4096
 _MOST_PIXELS = 1 << 24
+_MOST_BOUND = 2**40  # of pixels, where rows bound them too
 
 
 @dataclass(frozen=True)
 class PatchSettings:
-    """The fields of the schema's table Patches, but for what the model says."""
+    """The fields of the schema's table Patches, but for what the model says.
+
+    Attributes:
+        least_pixels, most_pixels: 0: those of rows.
+    """
 
     size: int
     square: int
     least_rows: int
     most_rows: int
     tolerance: float
-    grids: tuple[tuple[int, int], ...]
+    grids: tuple[tuple[int, int], ...] = ()
+    least_pixels: float = 0
+    most_pixels: float = 0
 
 
 def read_patch_settings(path: Path, fields: Mapping[str, Any]) -> PatchSettings:
@@ -64,6 +72,49 @@ def read_patch_settings(path: Path, fields: Mapping[str, Any]) -> PatchSettings:
         )
     grids = _grids(least, most) if splits else ()
     return PatchSettings(size, square, least_rows, most_rows, float(tolerance), grids)
+
+
+def read_pixel_bounds(path: Path, fields: Mapping[str, Any], most_rows: int) -> PatchSettings:
+    """Those of Qwen's processor, whose bounds are counts of pixels.
+
+    Args:
+        path: of the file, for errors.
+        most_rows: that a picture may become; the processor's own bound may allow fewer.
+
+    Raises:
+        ExportError: a field asks for something else.
+    """
+    size = fields.get("size")
+    of_size = size if isinstance(size, dict) else {}
+    usual = {
+        "patch_size": 14,
+        "merge_size": 2,
+        "min_pixels": of_size.get("shortest_edge", 56**2),
+        "max_pixels": of_size.get("longest_edge", 28**2 * 1280),
+    }
+    given = {name: fields[name] for name in usual if fields.get(name) is not None}
+    counts = {**usual, **given}
+    for name, value in counts.items():
+        most = _MOST_BOUND if name.endswith("pixels") else _MOST
+        if type(value) is not int or not 1 <= value <= most:
+            raise ExportError(f"{path} has {name} {value!r}; it must be a number, 1 or more.")
+    if fields.get("temporal_patch_size", 2) != 2:
+        raise ExportError(
+            f"{path} has temporal_patch_size {fields['temporal_patch_size']}, but only 2 is "
+            "supported."
+        )
+    patch, square = counts["patch_size"], counts["merge_size"]
+    area = (patch * square) ** 2
+    most = min(counts["max_pixels"], min(most_rows, _MOST_ROWS) * area)
+    least = min(counts["min_pixels"], most)
+    if most < area:
+        raise ExportError(
+            f"{path} has max_pixels {counts['max_pixels']}, but a row of the model is made of "
+            f"{area} pixels."
+        )
+    return PatchSettings(
+        patch, square, least // area, most // area, 2.0, (), float(least), float(most)
+    )
 
 
 def _grids(least: int, most: int) -> tuple[tuple[int, int], ...]:

@@ -4,24 +4,22 @@ import flatbuffers
 import numpy as np
 
 from exporter.file.flatbuffer_tables import Flag, Number, table
-from exporter.models import siglip2
+from exporter.models import qwen_sight, siglip2
 from exporter.seeing.patch_settings import PatchSettings
 from exporter.seeing.picture_settings import PictureSettings
+from exporter.seeing.question import Question
 from exporter.seeing.towers import TowerSpec
 
 PICTURE = "thimble.picture"  # the name of the blob in a file
-_VERSION, _PATCH_VERSION = 1, 2
+_VERSION, _PATCH_VERSION, _NEWEST_VERSION = 1, 2, 3
 _IDENTIFIER = b"THPI"
+_NO_QUESTION = Question()
 
 
 def write_picture(
-    settings: PictureSettings, spec: TowerSpec, question: tuple[str, str] = ("", "")
+    settings: PictureSettings, spec: TowerSpec, question: Question = _NO_QUESTION
 ) -> bytes:
-    """Returns the flatbuffer.
-
-    Args:
-        question: as question_form() returns it.
-    """
+    """Returns the flatbuffer."""
     builder = flatbuffers.Builder(1024)
     numbers = [
         builder.CreateNumpyVector(np.array(values, np.float32))
@@ -32,15 +30,22 @@ def write_picture(
         builder.CreateString(one)
         for one in (
             *(text.place, text.before_tile, text.after_row, text.before_whole, text.before_only),
-            *(text.after_picture, *question),
+            *(text.after_picture, question.before, question.after),
         )
     ]
     before = builder.CreateString(text.before_picture) if text.before_picture else None
     if settings.patches is not None and isinstance(spec, siglip2.TowerSpec):
-        patches = _patches(builder, settings.patches, spec.trained)
+        patches = _patches(builder, settings.patches, spec)
+    version = _VERSION if patches is None else _PATCH_VERSION
+    axes: int | None = None
+    question_place = builder.CreateString(question.place) if question.place else None
+    if isinstance(spec, qwen_sight.TowerSpec):
+        axes = builder.CreateNumpyVector(np.array(spec.axes, np.uint8))
+    if axes is not None or question_place is not None:
+        version = _NEWEST_VERSION
     root = table(
         builder,
-        Number("Uint32", _VERSION if patches is None else _PATCH_VERSION),
+        Number("Uint32", version),
         Number("Uint32", settings.longest_edge),
         Number("Uint32", settings.side),
         Flag(settings.tiles),
@@ -53,12 +58,22 @@ def write_picture(
         before,
         Flag(settings.torch),
         patches,
+        axes,
+        question_place,
     )
     builder.Finish(root, file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 
 
-def _patches(builder: flatbuffers.Builder, patches: PatchSettings, places: int) -> int:
+def _patches(builder: flatbuffers.Builder, patches: PatchSettings, spec: siglip2.TowerSpec) -> int:
+    turned: list[Number] = []
+    if isinstance(spec, qwen_sight.TowerSpec):
+        turned = [
+            Number("Float64", patches.least_pixels),
+            Number("Float64", patches.most_pixels),
+            Number("Uint32", spec.head_dim),
+            Number("Float64", spec.theta),
+        ]
     grids = builder.CreateNumpyVector(np.array(patches.grids, np.uint32).reshape(-1))
     return table(
         builder,
@@ -68,5 +83,6 @@ def _patches(builder: flatbuffers.Builder, patches: PatchSettings, places: int) 
         Number("Uint32", patches.most_rows),
         Number("Float64", patches.tolerance),
         grids,
-        Number("Uint32", places),
+        Number("Uint32", spec.trained),
+        *turned,
     )

@@ -1,5 +1,6 @@
 """How a model reads pictures, from the files of its processor."""
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +11,24 @@ import numpy as np
 
 from exporter.errors import ExportError
 from exporter.json_object import read_object
-from exporter.seeing.patch_settings import PatchSettings, read_patch_settings
+from exporter.seeing.patch_settings import (
+    PatchSettings,
+    read_patch_settings,
+    read_pixel_bounds,
+)
 
 _PROCESSOR, _PICTURES = "processor_config.json", "preprocessor_config.json"
 _TOKENIZER = "tokenizer_config.json"
 _OF_PATCHES = "Lfm2VlImageProcessor"
-_PROCESSORS = ("Idefics3ImageProcessor", "SmolVLMImageProcessor", _OF_PATCHES)
+_OF_SQUARES = "Qwen2VLImageProcessor"
+_PROCESSORS = ("Idefics3ImageProcessor", "SmolVLMImageProcessor", _OF_PATCHES, _OF_SQUARES)
 _SUFFIXES = ("Fast", "Pil")  # of the same one, by what computes it
-_MUST_BE = dict.fromkeys(
-    ("do_convert_rgb", "do_resize", "do_rescale", "do_normalize", "do_pad"), True
-)
+_MUST_BE = dict.fromkeys(("do_convert_rgb", "do_resize", "do_rescale", "do_normalize"), True)
 _FILTERS = {1: "Lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's numbers
 _MOST_SIDE = 4096  # to which the processor limits pictures
 _STANDARD = [0.5, 0.5, 0.5]
+_CLIP_MEAN = [0.48145466, 0.4578275, 0.40821073]
+_CLIP_STD = [0.26862954, 0.26130258, 0.27577711]
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,11 @@ class PictureSettings:
     patches: PatchSettings | None = None
 
 
-def read_picture_settings(directory: Path) -> PictureSettings:
+def read_picture_settings(directory: Path, most_rows: int = 4096) -> PictureSettings:
     """
+    Args:
+        most_rows: that a picture becomes where the processor names no bound near it.
+
     Raises:
         ExportError: the files are missing or damaged, or ask for something else.
     """
@@ -74,9 +83,12 @@ def read_picture_settings(directory: Path) -> PictureSettings:
             f"{path} has image_processor_type {kind}, but only {', '.join(_PROCESSORS)} are "
             "supported; --no-vision exports the language model alone."
         )
-    for name, value in _MUST_BE.items():
+    padded = {} if kind == _OF_SQUARES else {"do_pad": True}
+    for name, value in {**_MUST_BE, **padded}.items():
         if fields.get(name, value) not in (value, None):
             raise ExportError(f"{path} has {name} {fields[name]}, but only {value} is supported.")
+    if kind == _OF_SQUARES:
+        return _settings_of_squares(directory, path, fields, most_rows)
     if kind == _OF_PATCHES:
         return _settings_of_patches(directory, path, fields)
     side = _edge(path, fields, "max_image_size", 364)
@@ -99,11 +111,7 @@ def _settings_of_patches(directory: Path, path: Path, fields: Mapping[str, Any])
     """Those of LFM2-VL, whose pictures torch resizes and normalizes: bytes are not rescaled, but
     what is subtracted and divided by is."""
     patches = read_patch_settings(path, fields)
-    levels = np.float32(1 / _numbers(path, fields, "rescale_factor", 1 / 255, 1)[0])
-    mean, std = (
-        tuple(float(np.float32(one) * levels) for one in _numbers(path, fields, name, _STANDARD, 3))
-        for name in ("image_mean", "image_std")
-    )
+    mean, std = _levels(path, fields, _STANDARD, _STANDARD)
     side = fields.get("tile_size", 512)
     if type(side) is not int or not 1 <= side <= _MOST_SIDE:
         raise ExportError(f"{path} has tile_size {side!r}; it must be from 1 to {_MOST_SIDE}.")
@@ -120,6 +128,45 @@ def _settings_of_patches(directory: Path, path: Path, fields: Mapping[str, Any])
         torch=True,
         patches=patches,
     )
+
+
+def _settings_of_squares(
+    directory: Path, path: Path, fields: Mapping[str, Any], most_rows: int
+) -> PictureSettings:
+    """Those of Qwen, whose pictures torch resizes and normalizes, too; there are no tiles."""
+    patches = read_pixel_bounds(path, fields, most_rows)
+    mean, std = _levels(path, fields, _CLIP_MEAN, _CLIP_STD)
+    names = _token_names(directory, {"image_token": "<|image_pad|>"})
+    return PictureSettings(
+        longest_edge=0,
+        side=math.isqrt(patches.most_rows) * patches.size * patches.square,
+        tiles=False,
+        filter=_filter(path, fields, {number: _FILTERS[number] for number in (2, 3)}, 3),
+        rescale=1.0,
+        mean=mean,
+        std=std,
+        rows=None,
+        text=PlaceText(names["image_token"], "", "", "", "", ""),
+        torch=True,
+        patches=patches,
+    )
+
+
+def _levels(
+    path: Path, fields: Mapping[str, Any], mean: list[float], std: list[float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Returns what torch subtracts from bytes, and what it divides them by.
+
+    Args:
+        mean, std: the usual ones, of bytes that are rescaled.
+    """
+    levels = np.float32(1 / _numbers(path, fields, "rescale_factor", 1 / 255, 1)[0])
+    usual = {"image_mean": mean, "image_std": std}
+    scaled = [
+        tuple(float(np.float32(one) * levels) for one in _numbers(path, fields, name, own, 3))
+        for name, own in usual.items()
+    ]
+    return scaled[0], scaled[1]
 
 
 def _filter(path: Path, fields: Mapping[str, Any], known: Mapping[int, str], usual: int = 1) -> int:

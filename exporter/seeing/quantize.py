@@ -33,10 +33,12 @@ def quantize(
     numbers = sum(linear.weight.numel() for linear in linears_of(tower).values())
     quantizer = LayerQuantizer(scheme, scheme.type, ProgressMeter(numbers, progress))
     if scheme.needs_calibration:
-        states = [tower.vision_model.embeddings(tile) for tile in tiles]
-        for index, layer in enumerate(tower.vision_model.encoder.layers):
-            states = quantizer.solve(f"layers.{index}", layer, layer, [(x,) for x in states])
-        last = [(tower.vision_model.post_layernorm(x),) for x in states]
+        model = tower.vision_model
+        states, turns = [model.embeddings(x) for x in tiles], [model.turns(x) for x in tiles]
+        for index, layer in enumerate(model.encoder.layers):
+            calls = [(x, *turn) for x, turn in zip(states, turns, strict=True)]
+            states = quantizer.solve(f"layers.{index}", layer, layer, calls)
+        last = [(model.post_layernorm(x),) for x in states]
         quantizer.solve("connector", tower.connector, tower.connector, last)
     else:
         quantizer.round(tower)

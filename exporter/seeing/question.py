@@ -1,33 +1,50 @@
 """What a chat template puts around a question about pictures."""
 
+from dataclasses import dataclass
+
 import jinja2
 
 from exporter.chat_template import TemplateText
+from exporter.chat_template.pictures import COUNTS, repeated
+from exporter.chat_template.reduction import IrreducibleError
 from runtime.chat_format.environment import load_template
 
 _TEXT = "What is a thimble?"  # which no template has in itself
 
 
-def question_form(template: TemplateText | None, place: str) -> tuple[str, str]:
-    """Returns what stands before the first picture, and behind the text: a question is the first, a
-    place for each picture, the text, the second. Both are empty where the template writes no
-    places so.
+@dataclass(frozen=True)
+class Question:
+    """A question about pictures: before, a place for each picture, the text, after.
 
+    Attributes:
+        before, after: empty where the template writes no places so.
+        place: what stands for a picture; empty: its token alone.
+    """
+
+    before: str = ""
+    after: str = ""
+    place: str = ""
+
+
+def question_form(template: TemplateText | None, place: str) -> Question:
+    """
     Args:
         place: the text of the token at which a picture stands.
     """
     if template is None:
-        return "", ""
+        return Question()
     try:
         render = load_template(template.source, template.tokens, has_clock=False)
         rendered = [
             render([{"role": "user", "content": [*count * [{"type": "image"}], text]}], True)
-            for count in (1, 2)
+            for count in COUNTS
             for text in [{"type": "text", "text": _TEXT}]
         ]
-    except jinja2.TemplateError:
-        return "", ""
-    before, _, rest = rendered[0].partition(place)
-    text, _, after = rest.partition(_TEXT)
-    known = [before + count * place + _TEXT + after for count in (1, 2)]
-    return (before, after) if rendered == known and not text else ("", "")
+        parts = [one.partition(_TEXT) for one in rendered]
+        text = repeated([before for before, _, _ in parts], place)
+    except (jinja2.TemplateError, IrreducibleError):
+        return Question()
+    after = parts[0][2]
+    if text.after or any(not found or rest != after for _, found, rest in parts):
+        return Question()
+    return Question(text.before, after, text.picture if text.picture != place else "")

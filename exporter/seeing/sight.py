@@ -67,19 +67,22 @@ class Sight:
         return example_of(self.spec, self.settings)
 
 
-def open_sight(directory: Path, scheme: Scheme, images: Path | None, listener: Listener) -> Sight:
+def open_sight(
+    directory: Path, scheme: Scheme, images: Path | None, context: int, listener: Listener
+) -> Sight:
     """Maps the weights of the part that sees, and reads how it is given pictures.
 
     Args:
         scheme: of window_scheme().
         images: a directory of pictures to calibrate and measure on; None: those of the package.
+        context: positions of a text; a picture of any size takes at most half of them.
 
     Raises:
         ExportError: a file is missing, or damaged, or asks for what is not supported.
     """
     kind = kind_of(directory)
     spec = read_spec(directory, kind.family)
-    settings = read_picture_settings(directory)
+    settings = read_picture_settings(directory, max(context // 2, 1))
     _require_fitting(directory, spec, settings)
     files = open_files(directory)
     starts = tuple(f"model.{part}." for part in kind.parts)

@@ -10,13 +10,13 @@ from torch import Tensor
 from exporter.catalogue.seeing import SEEING
 from exporter.catalogue.weight_files import CONFIG
 from exporter.json_object import read_object
-from exporter.models import siglip, siglip2
+from exporter.models import qwen_sight, siglip, siglip2
 from exporter.models.family import Family
 from exporter.module.shorter import Shorter
 from exporter.seeing.picture_settings import PictureSettings
 
-Tower = siglip.Tower | siglip2.Tower
-TowerSpec = siglip.TowerSpec | siglip2.TowerSpec
+Tower = siglip.Tower | siglip2.Tower | qwen_sight.Tower
+TowerSpec = siglip.TowerSpec | siglip2.TowerSpec | qwen_sight.TowerSpec
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Kind:
 _KINDS = {
     "siglip": Kind(siglip.FAMILY, siglip.PARTS),
     "siglip2": Kind(siglip2.FAMILY, siglip2.PARTS),
+    "qwen_sight": Kind(qwen_sight.FAMILY, qwen_sight.PARTS),
 }
 
 
@@ -43,7 +44,11 @@ def kind_of(directory: Path) -> Kind:
 
 def make_tower(spec: TowerSpec) -> Tower:
     """Returns the module, with the weights that a checkpoint has."""
-    return siglip.Tower(spec) if isinstance(spec, siglip.TowerSpec) else siglip2.Tower(spec)
+    if isinstance(spec, siglip.TowerSpec):
+        return siglip.Tower(spec)
+    if isinstance(spec, qwen_sight.TowerSpec):
+        return qwen_sight.Tower(spec)
+    return siglip2.Tower(spec)
 
 
 def example_of(spec: TowerSpec, settings: PictureSettings) -> Tensor:

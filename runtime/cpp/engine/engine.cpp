@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <iterator>
 #include <utility>
 
 #include "draft/ngram_drafter.h"
+#include "see/row_positions.h"
 
 namespace thimble {
 namespace {
@@ -228,6 +230,7 @@ Result<const float*> Engine::run(const std::vector<SequenceRows>& parts) {
   if (!computed.ok()) return computed;
   std::vector<int64_t> tokens;
   std::vector<thimble_segment> segments;
+  std::deque<RowPositions> positions;
   size_t drafted = 0;
   for (const SequenceRows& part : parts) {
     const Sequence& sequence = *running_[part.sequence];
@@ -238,7 +241,13 @@ Result<const float*> Engine::run(const std::vector<SequenceRows>& parts) {
     const size_t logit_rows = part.gets_logits ? 1 + part.draft.size() : 0;
     segments.push_back({slot.cache, static_cast<int64_t>(slot.tokens.size()),
                         static_cast<int64_t>(read.size()), static_cast<int64_t>(logit_rows),
-                        nullptr});
+                        nullptr, 0});
+    if (sight_ != nullptr) {
+      Result<RowPositions> own = positions_behind(*sight_, slot.tokens, {read.begin(), read.end()});
+      if (!own.ok()) return own.status();
+      positions.push_back(std::move(*own));
+      positions.back().give(&segments.back());
+    }
     tokens.insert(tokens.end(), read.begin(), read.end());
     slot.tokens.insert(slot.tokens.end(), read.begin(), read.end());
     drafted += part.draft.size();

@@ -18,17 +18,61 @@ size_t nearest(size_t length, size_t unit) {
 
 double pixels_of(size_t rows, size_t unit) { return real(rows) * real(unit * unit); }
 
+/// How much of each of `from` places is in each of `to`, of which the first and the last have those
+/// at the ends: [to][from].
+std::vector<double> shares_between_ends(size_t from, size_t to) {
+  std::vector<double> all(from * to);
+  for (size_t i = 0; i < to; ++i) {
+    const double at = real(i) * real(from - 1) / real(std::max<size_t>(to - 1, 1));
+    for (size_t j = 0; j < from; ++j)
+      all[i * from + j] = std::max(1 - std::fabs(at - real(j)), 0.0);
+  }
+  return all;
+}
+
+std::vector<double> places_of(size_t count, const PatchSettings& patches) {
+  return patches.turned > 0 ? shares_between_ends(patches.places, count)
+                            : shares(patches.places, count, Filter::kBilinear);
+}
+
+/// Cosines and signed sines of the angles of a patch, those of its row before those of its column,
+/// as halves of a head are multiplied by them.
+class Turns {
+ public:
+  explicit Turns(const PatchSettings& patches) : each_(patches.turned / 4) {
+    for (size_t i = 0; i < each_; ++i) {
+      const float share = static_cast<float>(2 * i) / static_cast<float>(2 * each_);
+      frequencies_.push_back(1.0F / std::pow(static_cast<float>(patches.theta), share));
+    }
+  }
+  /// Returns the end of what it wrote.
+  float* write(size_t row, size_t column, float* numbers) const {
+    const size_t half = 2 * each_;
+    for (size_t i = 0; i < half; ++i) {
+      const float angle = static_cast<float>(i < each_ ? row : column) * frequencies_[i % each_];
+      numbers[i] = numbers[half + i] = std::cos(angle);
+      numbers[3 * half + i] = std::sin(angle);
+      numbers[2 * half + i] = -numbers[3 * half + i];
+    }
+    return numbers + 4 * half;
+  }
+
+ private:
+  size_t each_;
+  std::vector<float> frequencies_;
+};
+
 }  // namespace
 
 Size size_of_whole(Size picture, const PatchSettings& patches) {
   const size_t unit = patches.unit();
   const double area = real(picture.width) * real(picture.height);
-  const double least = pixels_of(patches.least_rows, unit);
-  const double most = pixels_of(patches.most_rows, unit);
-  size_t width = std::max<size_t>(nearest(picture.width, unit), 1);
-  size_t height = std::max<size_t>(nearest(picture.height, unit), 1);
+  const double least = patches.least_pixels, most = patches.most_pixels;
+  const size_t shortest = patches.turned > 0 ? 0 : 1;  // of what is then made larger
+  size_t width = std::max(nearest(picture.width, unit), shortest);
+  size_t height = std::max(nearest(picture.height, unit), shortest);
   // Quotients are rounded as they are there.
-  if (width * height > patches.most_rows) {
+  if (pixels_of(width * height, unit) > most) {
     const double shrink = std::sqrt(area / most);
     const auto shorter = [&](size_t length) {
       const double units = std::floor(real(length) / shrink / real(unit));
@@ -36,7 +80,7 @@ Size size_of_whole(Size picture, const PatchSettings& patches) {
     };
     width = shorter(picture.width);
     height = shorter(picture.height);
-  } else if (width * height < patches.least_rows) {
+  } else if (pixels_of(width * height, unit) < least) {
     const double grow = std::sqrt(least / area);
     const auto longer = [&](size_t length) {
       return static_cast<size_t>(std::ceil(real(length) * grow / real(unit)));
@@ -54,7 +98,7 @@ Size size_of_whole(Size picture, const PatchSettings& patches) {
 Size grid_of_tiles(Size picture, size_t side, const PatchSettings& patches) {
   const size_t unit = patches.unit();
   const auto length = [&](size_t own) { return std::max(patches.size, nearest(own, unit) * unit); };
-  const double most = pixels_of(patches.most_rows, unit) * patches.tolerance;
+  const double most = patches.most_pixels * patches.tolerance;
   Size best;
   if (real(length(picture.height)) * real(length(picture.width)) <= most) return best;
   const double ratio = real(picture.width) / real(picture.height);
@@ -73,8 +117,8 @@ void write_patches(const Picture& picture, Size part, size_t left, size_t top,
                    const PatchSettings& patches, const Normalized& normalized, float* numbers) {
   const size_t size = patches.size, square = patches.square, places = patches.places;
   const size_t columns = part.width / size, rows = part.height / size;
-  const std::vector<double> across = shares(places, columns, Filter::kBilinear);
-  const std::vector<double> down = shares(places, rows, Filter::kBilinear);
+  const std::vector<double> across = places_of(columns, patches), down = places_of(rows, patches);
+  const Turns turns(patches);
   const auto write_patch = [&](size_t column, size_t row) {
     for (size_t y = 0; y < size; ++y) {
       const size_t line = top + row * size + y;
@@ -86,6 +130,7 @@ void write_patches(const Picture& picture, Size part, size_t left, size_t top,
         *numbers++ = static_cast<float>(down[row * places + y] * across[column * places + x]);
       }
     }
+    numbers = turns.write(row, column, numbers);
   };
   for (size_t row = 0; row < rows; row += square) {
     for (size_t column = 0; column < columns; column += square) {

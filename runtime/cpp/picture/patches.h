@@ -18,8 +18,8 @@ struct Size {
 using Normalized = std::array<std::array<float, 256>, 3>;
 
 /// The size of a whole picture that is read as patches: near its own, within the bounds of rows,
-/// and of whole squares, as the image processor of LFM2-VL in transformers chooses it. One so long
-/// that its processor fails is made shorter.
+/// and of whole squares, as the image processors of LFM2-VL and, with rotation, Qwen in
+/// transformers choose it. One so long that its processor fails is made shorter.
 Size size_of_whole(Size picture, const PatchSettings& patches);
 
 /// How many tiles of `side` pixels a picture is cut into; none if it is small.
@@ -27,7 +27,7 @@ Size grid_of_tiles(Size picture, size_t side, const PatchSettings& patches);
 
 /// Writes the patches of a part of a picture, those of a square together, left to right and then
 /// down, as squares are: normalized pixels row by row, the colors of each together, and then how
-/// much of each learned place is in the patch's.
+/// much of each learned place is in the patch's, and the cosines and sines of its rotation.
 /// \param part its size, of whole squares; left, top: where it begins, pixels.
 void write_patches(const Picture& picture, Size part, size_t left, size_t top,
                    const PatchSettings& patches, const Normalized& normalized, float* numbers);

@@ -1,6 +1,7 @@
 #include "picture/picture_settings.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/flatbuffer.h"
 #include "core/settings_version.h"
@@ -9,8 +10,8 @@
 namespace thimble {
 namespace {
 
-constexpr uint32_t kVersion = 1, kPatchVersion = 2;
-constexpr uint32_t kMostSide = 4096, kMostPatch = 256;
+constexpr uint32_t kVersion = 1, kPatchVersion = 2, kNewestVersion = 3;
+constexpr uint32_t kMostSide = 4096, kMostPatch = 256, kMostTurned = 1024, kMostAxes = 4096;
 constexpr uint32_t kMostTiles = 64;               // side by side
 constexpr size_t kMostPlaces = size_t{1} << 16;   // bytes, of the text of a tile
 constexpr size_t kMostInput = size_t{1} << 24;    // pixels, of a tile or the whole
@@ -37,10 +38,24 @@ enum Field {
   kAfterQuestion,
   kBeforePicture,
   kTorch,
-  kPatches
+  kPatches,
+  kAxes,
+  kQuestionPlace
 };
 
-enum PatchField { kSize, kSquare, kLeastRows, kMostRows, kTolerance, kGrids, kPlaces };
+enum PatchField {
+  kSize,
+  kSquare,
+  kLeastRows,
+  kMostRows,
+  kTolerance,
+  kGrids,
+  kPlaces,
+  kPixelsAtLeast,
+  kPixelsAtMost,
+  kTurned,
+  kTheta
+};
 
 Status damaged(const std::string& what) {
   return Status::error("the settings of pictures are damaged (" + what +
@@ -64,10 +79,24 @@ bool read_patches(const FlatbufferTable& table, PatchSettings* patches) {
   for (size_t i = 0; i + 1 < grids.size(); i += 2) {
     patches->grids.push_back({grids[i], grids[i + 1]});
   }
+  const auto area = static_cast<double>(patches->unit() * patches->unit());
+  const auto pixels = [&](PatchField field, size_t rows) {
+    const auto given = table.scalar<double>(field);
+    return given == 0 ? static_cast<double>(rows) * area : given;
+  };
+  patches->least_pixels = pixels(kPixelsAtLeast, patches->least_rows);
+  patches->most_pixels = pixels(kPixelsAtMost, patches->most_rows);
+  patches->turned = table.scalar<uint32_t>(kTurned);
+  patches->theta = table.scalar<double>(kTheta);
   const auto within = [](size_t number, size_t most) { return number >= 1 && number <= most; };
   return within(patches->size, kMostPatch) && within(patches->square, kMostPatch) &&
          within(patches->unit(), kMostSide) && within(patches->places, kMostPatch) &&
          within(patches->most_rows, kMostSide) && patches->least_rows <= patches->most_rows &&
+         patches->least_pixels >= 0 && patches->least_pixels <= patches->most_pixels &&
+         patches->most_pixels < static_cast<double>(patches->most_rows + 1) * area &&
+         patches->turned % 4 == 0 &&
+         patches->turned <= kMostTurned &&
+         (patches->turned == 0 || (patches->theta > 0 && std::isfinite(patches->theta))) &&
          std::all_of(patches->grids.begin(), patches->grids.end(), [&](const auto& grid) {
            return within(grid.first, kMostTiles) && within(grid.second, kMostTiles);
          });
@@ -95,8 +124,13 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   if (!table.valid()) return damaged("they are something else");
   PictureSettings settings;
   const FlatbufferTable patches = table.table(kPatches);
-  const Status version = check_settings_version("pictures", table.scalar<uint32_t>(kVersionField),
-                                                patches.valid() ? kPatchVersion : kVersion);
+  const auto axes = table.vector<uint8_t>(kAxes);
+  settings.question_place = table.string(kQuestionPlace);
+  const bool is_newest = (patches.valid() && patches.scalar<uint32_t>(kTurned) > 0) ||
+                         axes.size() > 0 || !settings.question_place.empty();
+  const uint32_t newest = is_newest ? kNewestVersion : patches.valid() ? kPatchVersion : kVersion;
+  const Status version =
+      check_settings_version("pictures", table.scalar<uint32_t>(kVersionField), newest);
   if (!version.ok()) return version;
   if (patches.valid() && !read_patches(patches, &settings.patches)) return damaged("its patches");
   const auto longest = table.scalar<uint32_t>(kLongestEdge), side = table.scalar<uint32_t>(kSide);
@@ -130,7 +164,12 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
                                 &settings.before_question, &settings.after_question};
   size_t field = kPlace;
   for (std::string* text : texts) *text = table.string(field++);
+  for (size_t pair = 0; pair < axes.size(); ++pair) {
+    if (axes[pair] > 2 || axes.size() > kMostAxes || !patches.valid()) return damaged("its axes");
+    settings.axes.push_back(axes[pair]);
+  }
   settings.before_picture = table.string(kBeforePicture);
+  if (settings.question_place.empty()) settings.question_place = settings.place;
   if (settings.rows < 1 || settings.place.empty()) return damaged("no place for a picture");
   if (settings.rows > kMostPlaces / settings.place.size()) {
     return damaged(std::to_string(settings.rows) + " places for a picture");

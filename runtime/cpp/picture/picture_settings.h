@@ -20,9 +20,13 @@ struct PatchSettings {
   double tolerance = 0;                  ///< from so many times most_rows on there are tiles
   std::vector<std::pair<size_t, size_t>> grids;  ///< columns and rows of tiles, in order
   size_t places = 0;                             ///< learned ones of a side
+  double least_pixels = 0, most_pixels = 0;      ///< the bounds of rows, where no others are given
+  size_t turned = 0;  ///< numbers that rotate by row and column, of a head; 0: none do
+  double theta = 0;   ///< of this rotation
 
-  size_t unit() const { return size * square; }                         ///< a square's side, pixels
-  size_t numbers() const { return 3 * size * size + places * places; }  ///< of a patch
+  size_t unit() const { return size * square; }  ///< a square's side, pixels
+  /// Of a patch: pixels, places, cosines and sines.
+  size_t numbers() const { return 3 * size * size + places * places + 2 * turned; }
 };
 
 /// How a model reads pictures, and what stands for them in a text (exporter/schemas/picture.fbs).
@@ -42,7 +46,11 @@ struct PictureSettings {
   std::string place;  ///< its text
   std::string before_picture, before_tile, after_row, before_whole, before_only, after_picture;
   std::string before_question, after_question;
+  std::string question_place;  ///< what stands there for each picture
   PatchSettings patches;
+  /// By which of a row's positions, in time, down and across, each pair of a head rotates; further
+  /// pairs as the last. Empty: by its position in the text.
+  std::vector<uint8_t> axes;
 
   /// What stands in a text for a picture of so many rows and columns of tiles; 0: the whole alone.
   /// \param rows_of_whole of numbers, that it becomes.

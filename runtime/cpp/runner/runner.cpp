@@ -249,14 +249,26 @@ Result<const float*> Runner::logits_after(const std::vector<int32_t>& tokens) {
 }
 
 Result<const float*> Runner::forward(const std::vector<int64_t>& tokens, size_t logit_rows) {
-  const auto start_pos = static_cast<int64_t>(cached_.size());
+  const Result<RowPositions> positions = positions_of(tokens);
+  if (!positions.ok()) return positions.status();
   const Result<const float*> logits =
-      logit_rows == 1
-          ? program().run(tokens, start_pos)
-          : program().run(tokens, {{cache_, start_pos, static_cast<int64_t>(tokens.size()),
-                                    static_cast<int64_t>(logit_rows), nullptr}});
+      logit_rows == 1 && positions->empty()
+          ? program().run(tokens, static_cast<int64_t>(cached_.size()))
+          : program().run(tokens, {segment_of(tokens.size(), logit_rows, *positions)});
   count_recorded();
   return logits;
+}
+
+thimble_segment Runner::segment_of(size_t rows, size_t logit_rows,
+                                   const RowPositions& positions) const {
+  thimble_segment segment{cache_,
+                          static_cast<int64_t>(cached_.size()),
+                          static_cast<int64_t>(rows),
+                          static_cast<int64_t>(logit_rows),
+                          nullptr,
+                          0};
+  positions.give(&segment);
+  return segment;
 }
 
 Result<const float*> Runner::read_rows(const std::vector<int64_t>& tokens,
@@ -265,7 +277,12 @@ Result<const float*> Runner::read_rows(const std::vector<int64_t>& tokens,
   const Status computed = sight.compute(tokens, interrupted, &stats_.image_rows);
   if (!computed.ok()) return computed;
   if (is_set(interrupted)) return nullptr;
-  const Result<const float*> logits = sight.read(tokens, static_cast<int64_t>(cached_.size()));
+  const Result<RowPositions> positions = positions_of(tokens);
+  if (!positions.ok()) return positions.status();
+  std::vector<thimble_segment> segments;
+  if (!positions->empty()) segments.push_back(segment_of(tokens.size(), 1, *positions));
+  const Result<const float*> logits =
+      sight.read(tokens, static_cast<int64_t>(cached_.size()), segments);
   count_recorded();
   return logits;
 }

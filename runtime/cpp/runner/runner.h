@@ -17,6 +17,7 @@
 #include "model/model.h"
 #include "picture/picture.h"
 #include "runner/conversations.h"
+#include "see/row_positions.h"
 #include "see/sight.h"
 
 namespace thimble {
@@ -168,6 +169,11 @@ class Runner {
   Result<const float*> read_rows(const std::vector<int64_t>& tokens,
                                  const std::atomic<bool>* interrupted);
   /// Tells the statistics of what a recording kept of the last call.
+  /// What tokens behind the cached ones are rotated by.
+  Result<RowPositions> positions_of(const std::vector<int64_t>& tokens) const {
+    return sight_.ok() ? positions_behind(**sight_, cached_, tokens) : RowPositions{};
+  }
+  thimble_segment segment_of(size_t rows, size_t logit_rows, const RowPositions& positions) const;
   void count_recorded();
   /// A text with the token of a picture's place for each row.
   std::vector<int32_t> with_places(const std::vector<int32_t>& tokens) const {

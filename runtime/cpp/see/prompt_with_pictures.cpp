@@ -45,7 +45,7 @@ Result<std::string> prompt_with_pictures(const PictureSettings& settings, std::s
   std::string text;
   if (places == 0) {
     text = settings.before_question;
-    for (size_t i = 0; i < pictures.size(); ++i) text += settings.place;
+    for (size_t i = 0; i < pictures.size(); ++i) text += settings.question_place;
     text += std::string(prompt) + settings.after_question;
   } else {
     text = prompt;

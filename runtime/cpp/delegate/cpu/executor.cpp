@@ -56,8 +56,12 @@ Piece piece_of(const Piece& segment, const Chunk& chunk) {
   const size_t first = std::max(segment.first, chunk.first);
   const size_t last = std::min(segment.first + segment.rows, chunk.first + chunk.rows);
   if (first >= last) return {};
-  return {first - chunk.first, last - first,    segment.position + (first - segment.first),
-          segment.caches,      segment.segment, segment.is_long};
+  Piece piece = segment;
+  piece.first = first - chunk.first;
+  piece.rows = last - first;
+  piece.position += first - segment.first;
+  if (piece.positions != nullptr) piece.positions += (first - segment.first) * piece.pairs;
+  return piece;
 }
 
 /// Those of a chunk's rows that are in a piece, counted there.
@@ -181,7 +185,9 @@ Status CpuExecutor::run(const Call& call) {
     if (program_->keeps()) session_->return_to(number_, segment.cache, start_pos);
     const bool is_long = program_->original > 0 && session_->choose_table(segment);
     segments_.push_back({first, segment.rows, start_pos, &session_->caches(number_, segment.cache),
-                         segments_.size(), is_long});
+                         segments_.size(), is_long,
+                         segment.positions.empty() ? nullptr : segment.positions.data(),
+                         segment.pairs});
     first += segment.rows;
   }
   session_->team().run([&](size_t thread) { run_on(thread, call, *last); });

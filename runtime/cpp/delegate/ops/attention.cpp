@@ -113,10 +113,9 @@ class Attention {
         context_.kernels.rms_norm(head, context_.numbers(norm), op_.norm_eps, dim_, head);
       }
     }
-    if (!op_.cosines.present()) return;
-    const size_t at = context_.angle_row(position) * (dim_ / 2);
-    context_.kernels.rope(heads, count, dim_, context_.numbers(op_.cosines) + at,
-                          context_.numbers(op_.sines) + at);
+    if (op_.cosines.present()) {
+      context_.rotate(heads, count, dim_, op_.cosines, op_.sines, position - start_pos_);
+    }
   }
 
   /// Rotates queries and keys of a cache of integers in blocks, which leaves their products:

@@ -71,6 +71,7 @@ struct OpContext {
   Chunk chunk;
   Piece piece;  ///< of an op that runs per segment; else the whole chunk, without caches
   OpTimer timer;
+  std::vector<float> angles{};  ///< of a row whose pairs of numbers differ in position
 
   size_t threads() const { return team.size(); }
   /// Row `row` in a slot that has it.
@@ -109,6 +110,24 @@ struct OpContext {
   /// The row of rotary tables for a position of the piece.
   size_t angle_row(size_t position) const {
     return piece.is_long ? program.original + position : position;
+  }
+  /// Rotates heads of row `row` of the piece by the angles of its position, or of its pairs'.
+  void rotate(float* heads, size_t count, size_t dim, const Floats& cosines, const Floats& sines,
+              size_t row) {
+    const size_t half = dim / 2, pairs = piece.pairs;
+    const float *all_cosines = numbers(cosines), *all_sines = numbers(sines);
+    const uint32_t* given = piece.positions == nullptr ? nullptr : piece.positions + row * pairs;
+    if (given == nullptr || pairs == 1) {
+      const size_t at = angle_row(given == nullptr ? position(row) : *given) * half;
+      return kernels.rope(heads, count, dim, all_cosines + at, all_sines + at);
+    }
+    angles.resize(dim);
+    for (size_t i = 0; i < half; ++i) {
+      const size_t at = angle_row(given[std::min(i, pairs - 1)]) * half + i;
+      angles[i] = all_cosines[at];
+      angles[half + i] = all_sines[at];
+    }
+    kernels.rope(heads, count, dim, angles.data(), angles.data() + half);
   }
   /// The thread's part of some rows: rows if there are several, else columns.
   Part part(OpRows rows, size_t columns) const {

@@ -1,6 +1,7 @@
 #include "delegate/ops/gather.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "delegate/ops/checker.h"
 #include "delegate/ops/context.h"
@@ -42,6 +43,22 @@ bool GatherOp::keeps_order() const {
     if (indices[i] != i) return false;
   }
   return true;
+}
+
+bool GatherOp::repeats(size_t rows) const {
+  const size_t row = indices.size() / rows, step = rows > 1 ? indices[row] - indices[0] : SIZE_MAX;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const size_t first = indices[i % row];
+    if (first == kZeros || first >= step || indices[i] != first + i / row * step) return false;
+  }
+  return true;
+}
+
+bool GatherOp::shorten(Heights* heights) const {
+  const size_t rows = heights->planned(output);
+  const bool by_row = heights->planned(input) == rows && repeats(rows);
+  return by_row || keeps_order() ? heights->by_part(input, output)
+                                 : heights->by_whole(input, output);
 }
 
 Work GatherOp::run(const Op& op, OpRows rows, OpContext& context) const {

@@ -21,9 +21,10 @@ struct GatherOp {
   void walk(RowNeeds* rows) const;
   /// Whether the output's numbers are the input's in their order, in rows of another length.
   bool keeps_order() const;
-  bool shorten(Heights* heights) const {
-    return keeps_order() ? heights->by_part(input, output) : heights->by_whole(input, output);
-  }
+  /// Whether each of so many rows of the output is made of equally many numbers of the input, which
+  /// follow those of the row before, in the same way.
+  bool repeats(size_t rows) const;
+  bool shorten(Heights* heights) const;
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 };

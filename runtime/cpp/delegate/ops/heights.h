@@ -14,6 +14,7 @@ class Heights {
   explicit Heights(std::vector<size_t> planned)
       : planned_(std::move(planned)), now_(planned_.size(), 0) {}
 
+  size_t planned(uint32_t slot) const { return planned_[slot]; }
   size_t of(uint32_t slot) const { return now_[slot] == 0 ? planned_[slot] : now_[slot]; }
   bool is_whole(uint32_t slot) const { return of(slot) == planned_[slot]; }
 

@@ -38,9 +38,7 @@ Work RotateOp::run(const Op& op, OpRows rows, OpContext& context) const {
     const float* from = context.row(input, row) + column;
     float* to = context.row(output, row) + column;
     if (to != from) std::copy_n(from, dim, to);
-    const size_t angles = context.angle_row(context.position(row)) * (dim / 2);
-    context.kernels.rope(to, 1, dim, context.numbers(cosines) + angles,
-                         context.numbers(sines) + angles);
+    context.rotate(to, 1, dim, cosines, sines, row);
   }
   return context.work(2 * rows.count * columns * sizeof(float), 0, rows.count);
 }

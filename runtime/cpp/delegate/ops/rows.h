@@ -38,6 +38,9 @@ struct Piece {
   const ProgramCaches* caches;
   size_t segment = 0;    ///< its number in the call
   bool is_long = false;  ///< whether it uses the rotary tables for longer texts
+  const uint32_t* positions =
+      nullptr;  ///< [rows][pairs], that they are rotated by; null: their own
+  size_t pairs = 1;
 };
 
 /// Rows of a chunk that an op computes.

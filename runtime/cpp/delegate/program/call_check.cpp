@@ -61,6 +61,11 @@ Status choose_segments(const Program& program, const Session& session, AskedSegm
 }
 
 Status check_one_segment(const Call& call) {
+  if (!call.segments.front().positions.empty()) {
+    return Status::error(
+        "this delegate rotates by the positions in the cache: leave others out, or export with "
+        "--delegate cpu");
+  }
   if (call.segments.size() == 1 && call.segments.front().last_rows == 1 && call.logits == nullptr) {
     return {};
   }

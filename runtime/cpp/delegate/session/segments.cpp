@@ -6,6 +6,10 @@
 namespace thimble::cpu {
 namespace {
 
+constexpr int64_t kMostPairs = int64_t{1} << 12;
+
+int64_t pairs_of(const thimble_segment& segment) { return segment.pairs == 0 ? 1 : segment.pairs; }
+
 Status check_segment(const thimble_segment& segment) {
   if (segment.rows < 1 || segment.start_pos < 0 || segment.logit_rows < 0 ||
       segment.logit_rows > segment.rows) {
@@ -15,14 +19,26 @@ Status check_segment(const thimble_segment& segment) {
                          " is not possible. Give 1 row or more, a position that is not negative, "
                          "and logits of no more rows than there are");
   }
-  for (int64_t i = 0; segment.positions != nullptr && i < segment.rows; ++i) {
-    if (segment.positions[i] == segment.start_pos + i) continue;
-    return Status::error("row " + std::to_string(i) + " of the segment requests position " +
-                         std::to_string(segment.positions[i]) + " but is at " +
-                         std::to_string(segment.start_pos + i) +
-                         " of its cache: this runtime rotates by the positions in the cache");
+  if (segment.positions == nullptr) return {};
+  const int64_t pairs = pairs_of(segment);
+  if (pairs < 0 || pairs > kMostPairs) {
+    return Status::error("a segment has positions of " + std::to_string(pairs) +
+                         " pairs: give at most " + std::to_string(kMostPairs));
+  }
+  for (int64_t i = 0; i < segment.rows * pairs; ++i) {
+    const int64_t position = segment.positions[i], own = segment.start_pos + i / pairs;
+    if (position >= 0 && position <= own) continue;
+    return Status::error("row " + std::to_string(i / pairs) + " of the segment requests position " +
+                         std::to_string(position) + " but is at " + std::to_string(own) +
+                         " of its cache: give one from 0 to that");
   }
   return {};
+}
+
+/// The positions that are asked for; none where rows are rotated by those in the cache.
+std::vector<uint32_t> rotated_by(const thimble_segment& segment) {
+  if (segment.positions == nullptr) return {};
+  return {segment.positions, segment.positions + segment.rows * pairs_of(segment)};
 }
 
 }  // namespace
@@ -60,7 +76,8 @@ Result<AskedSegments> read_segments(const thimble_segment* segments, size_t coun
                            ": give each sequence a cache of its own");
     }
     asked.segments.push_back({segment.cache, segment.start_pos, static_cast<size_t>(segment.rows),
-                              static_cast<size_t>(segment.logit_rows)});
+                              static_cast<size_t>(segment.logit_rows), rotated_by(segment),
+                              static_cast<size_t>(pairs_of(segment))});
   }
   const Result<Range> last = find_last_rows(asked.segments);
   if (!last.ok()) return last.status();

@@ -18,7 +18,9 @@ struct Segment {
   int32_t cache = 0;      ///< its number
   int64_t start_pos = 0;  ///< position of the first row
   size_t rows = 0;
-  size_t last_rows = 1;  ///< how many of the last get logits
+  size_t last_rows = 1;               ///< how many of the last get logits
+  std::vector<uint32_t> positions{};  ///< [rows][pairs], that they are rotated by; or empty
+  size_t pairs = 1;
 };
 
 /// Most rows of a call that get logits, unless the program gives those of all.

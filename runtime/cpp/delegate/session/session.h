@@ -75,7 +75,10 @@ typedef struct {
   int64_t start_pos;        /* of the first, in the cache */
   int64_t rows;             /* how many of the call's tokens; segments follow one another */
   int64_t logit_rows;       /* how many of the last get logits; 0: none */
-  const int64_t* positions; /* that they are rotated by, `rows`; null: those in the cache */
+  const int64_t* positions; /* that they are rotated by: of each row `pairs`; null: those in the
+                               cache, which none may be behind */
+  int64_t pairs; /* the first pairs of numbers of a head each have a position of their own,
+                    further ones that of the last; 0: as 1, one for all */
 } thimble_segment;
 
 /// Sets the segments of the next call in this session, for any program. Without it, or with a

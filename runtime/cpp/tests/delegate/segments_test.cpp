@@ -190,7 +190,7 @@ bool asks_for_the_next_call() {
   int32_t fork = 0;
   if (thimble_cache_fork(session, &fork, error, sizeof(error)) != 0) return false;
   const int64_t positions[] = {20, 21, 22, 23, 24};
-  const thimble_segment both[] = {{fork, 20, 5, 0, positions}, {0, 20, 6, 6, nullptr}};
+  const thimble_segment both[] = {{fork, 20, 5, 0, positions, 0}, {0, 20, 6, 6, nullptr, 0}};
   const auto ask = [&](size_t count) {
     return thimble_session_segments(session, both, count, logits.data(), logits.size(), error,
                                     sizeof(error));
@@ -210,6 +210,46 @@ bool asks_for_the_next_call() {
                 "the current cache where nothing is asked for");
 }
 
+/// Rows at other positions than those in the cache: as in a text that has them there, where they
+/// see none before them; and pairs of a head that each have their own.
+bool rotates_by_positions() {
+  using Positions = std::vector<uint32_t>;
+  for (const auto form : {test::GeneralModel::Form::kFused, test::GeneralModel::Form::kPlain}) {
+    const test::GeneralModel model(form);
+    LoadedModel loaded(model, best(), 2);
+    std::vector<std::vector<float>> answers;
+    const auto answer = [&](Positions first, Positions then, size_t pairs) {
+      int32_t cache = 0;
+      if (thimble_cache_fork(loaded.session(), &cache, error, sizeof(error)) != 0) std::abort();
+      loaded.run({{cache, 0, 20, 1, std::move(first), pairs}}, tokens_of(1, 0, 20), nullptr);
+      answers.push_back(
+          loaded.run({{cache, 20, 2, 1, std::move(then), pairs}}, tokens_of(1, 20, 22), nullptr));
+      if (!loaded.error().empty()) std::fprintf(stderr, "%s\n", loaded.error().c_str());
+    };
+    Positions own(20), half(20), each(20 * 3), other(20 * 3);
+    for (uint32_t row = 0; row < 20; ++row) {
+      own[row] = row;
+      half[row] = row / 2;
+      for (uint32_t pair = 0; pair < 3; ++pair) {
+        each[row * 3 + pair] = row / 2;
+        other[row * 3 + pair] = pair == 1 ? row / 3 : row / 2;
+      }
+    }
+    answer({}, {}, 1);
+    answer(own, {20, 21}, 1);
+    answer(half, {10, 11}, 1);
+    answer(each, {10, 10, 10, 11, 11, 11}, 3);
+    answer(other, {10, 10, 10, 11, 11, 11}, 3);
+    if (!expect(equal_bits(answers[0], answers[1]), "their own positions") ||
+        !expect(!equal_bits(answers[0], answers[2]), "others") ||
+        !expect(equal_bits(answers[2], answers[3]), "the same of each pair") ||
+        !expect(!equal_bits(answers[3], answers[4]), "of each pair another")) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool refuses_wrong_segments() {
   const RandomModel model;
   LoadedModel loaded(model, best(), 1);
@@ -226,17 +266,20 @@ bool refuses_wrong_segments() {
     if (!right) std::fprintf(stderr, "%d: %s\n", result, error);
     return expect(right, sentence);
   };
-  if (!said({{0, 0, 1, 0, nullptr}, {0, 1, 1, 0, nullptr}}, "two segments use cache 0", nullptr) ||
-      !said({{0, 20, 2, 0, positions}},
+  if (!said({{0, 0, 1, 0, nullptr, 0}, {0, 1, 1, 0, nullptr, 0}}, "two segments use cache 0",
+            nullptr) ||
+      !said({{0, 20, 2, 0, positions, 0}},
             "row 1 of the segment requests position 22 but is at 21 of its cache", nullptr) ||
-      !said({{7, 0, 2, 0, nullptr}}, "there is no cache 7", nullptr) ||
-      !said({{0, 0, 0, 0, nullptr}}, "a segment of 0 rows", nullptr) ||
-      !said({{0, -1, 2, 0, nullptr}}, "from position -1 on", nullptr) ||
-      !said({{0, 0, 2, 3, nullptr}}, "with logits of 3", nullptr) ||
-      !said({{0, 0, 2, 1, nullptr}, {fork, 0, 2, 1, nullptr}}, "do not follow one another",
+      !said({{0, 20, 1, 0, positions, 2}}, "row 0 of the segment requests position 22", nullptr) ||
+      !said({{0, 20, 1, 0, positions, -1}}, "positions of -1 pairs", nullptr) ||
+      !said({{7, 0, 2, 0, nullptr, 0}}, "there is no cache 7", nullptr) ||
+      !said({{0, 0, 0, 0, nullptr, 0}}, "a segment of 0 rows", nullptr) ||
+      !said({{0, -1, 2, 0, nullptr, 0}}, "from position -1 on", nullptr) ||
+      !said({{0, 0, 2, 3, nullptr, 0}}, "with logits of 3", nullptr) ||
+      !said({{0, 0, 2, 1, nullptr, 0}, {fork, 0, 2, 1, nullptr, 0}}, "do not follow one another",
             logits.data()) ||
-      !said({{0, 0, 2, 2, nullptr}}, "logits of 2 rows were requested", nullptr) ||
-      !said({{0, 0, 65, 65, nullptr}}, "request at most 64", logits.data())) {
+      !said({{0, 0, 2, 2, nullptr, 0}}, "logits of 2 rows were requested", nullptr) ||
+      !said({{0, 0, 65, 65, nullptr, 0}}, "request at most 64", logits.data())) {
     return false;
   }
   const auto refused = [&](LoadedModel* model, const thimble_segment& segment,
@@ -254,12 +297,13 @@ bool refuses_wrong_segments() {
   const RandomModel all_rows(true);
   LoadedModel hands_out_all(all_rows, best(), 1);
   return refused(
-             &loaded, {0, 0, 4, 0, nullptr},
+             &loaded, {0, 0, 4, 0, nullptr, 0},
              "the segments have 4 rows from position 0 on, and the call's inputs have 5 from") &&
-         refused(&loaded, {0, 1, 5, 0, nullptr}, "the segments have 5 rows from position 1 on") &&
-         refused(&loaded, {0, 0, 5, 2, nullptr},
+         refused(&loaded, {0, 1, 5, 0, nullptr, 0},
+                 "the segments have 5 rows from position 1 on") &&
+         refused(&loaded, {0, 0, 5, 2, nullptr, 0},
                  "the memory for logits has 100 numbers, and 2 rows of 100 were requested") &&
-         refused(&hands_out_all, {0, 0, 5, 1, nullptr}, "memory for logits was given");
+         refused(&hands_out_all, {0, 0, 5, 1, nullptr, 0}, "memory for logits was given");
 }
 
 }  // namespace
@@ -270,6 +314,7 @@ int main(int argc, char** argv) {
                         {"one_op_for_each_step", one_op_for_each_step},
                         {"states", states},
                         {"asks_for_the_next_call", asks_for_the_next_call},
+                        {"rotates_by_positions", rotates_by_positions},
                         {"refuses_wrong_segments", refuses_wrong_segments}};
   return test::run_cases(cases, argc, argv);
 }
