@@ -381,8 +381,7 @@ THIMBLE_API int64_t thimble_engine_submit_with(thimble_engine* engine,
 /// Ends a request, as interrupted, with the next step. A number that is not at work is ignored.
 THIMBLE_API void thimble_engine_cancel(thimble_engine* engine, int64_t request);
 
-/// Calls the model once for all requests that are at work. Returns how many are left; -1 where
-/// memory ran out in the middle: no answer of this engine is right after that.
+/// Calls the model once for all requests. Returns how many are left; -1, memory ran out: end them.
 THIMBLE_API int64_t thimble_engine_step(thimble_engine* engine);
 
 /// Ends every request, as interrupted, and frees the engine; null is allowed.

@@ -94,12 +94,13 @@ bool read_patches(const FlatbufferTable& table, PatchSettings* patches) {
          within(patches->most_rows, kMostSide) && patches->least_rows <= patches->most_rows &&
          patches->least_pixels >= 0 && patches->least_pixels <= patches->most_pixels &&
          patches->most_pixels < static_cast<double>(patches->most_rows + 1) * area &&
-         patches->turned % 4 == 0 &&
-         patches->turned <= kMostTurned &&
+         patches->turned % 4 == 0 && patches->turned <= kMostTurned &&
          (patches->turned == 0 || (patches->theta > 0 && std::isfinite(patches->theta))) &&
-         std::all_of(patches->grids.begin(), patches->grids.end(), [&](const auto& grid) {
-           return within(grid.first, kMostTiles) && within(grid.second, kMostTiles);
-         });
+         std::all_of(
+             patches->grids.begin(), patches->grids.end(),
+             [&](const auto& grid) {
+               return within(grid.first, kMostTiles) && within(grid.second, kMostTiles);
+             });
 }
 
 /// Whether a model reads so many pixels at once.
