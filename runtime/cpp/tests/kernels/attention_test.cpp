@@ -19,7 +19,6 @@ using namespace thimble::kernels;
 using thimble::test::AlignedBuffer;
 using thimble::test::Case;
 using thimble::test::expect;
-using thimble::test::is_chosen;
 using thimble::test::Numbers;
 
 constexpr double kEpsilon = 0x1p-24;
@@ -245,7 +244,7 @@ void show(const Shape& shape, CacheType type) {
 }
 
 bool check(const Shape& shape, float size) {
-  if (!is_chosen()) return true;
+  if (!thimble::test::is_chosen()) return true;
   for (CacheType type : kTypes) {
     const Problem problem(shape, type, size);
     const std::vector<float> expected = problem.run(scalar::kVariant);
@@ -253,7 +252,7 @@ bool check(const Shape& shape, float size) {
     for (const Variant* variant : variants_here()) {
       for (Parts parts : {Parts::kOne, Parts::kSplits}) {
         const std::vector<float> out = problem.run(*variant, parts);
-        if (std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0) continue;
+        if (thimble::test::equal_bits(out, expected)) continue;
         std::fprintf(stderr, "%s%s\n", variant->name, parts == Parts::kOne ? "" : ", in splits");
         failure = "the same bits as scalar";
       }
@@ -340,8 +339,7 @@ bool rings() {
             const std::vector<float> expected = Problem(whole, type, 1.0f).run(*variant);
             for (Parts parts : {Parts::kOne, Parts::kSplits}) {
               const std::vector<float> out = Problem(ring, type, 1.0f).run(*variant, parts);
-              if (std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0)
-                continue;
+              if (thimble::test::equal_bits(out, expected)) continue;
               show(ring, type);
               return expect(false, "the bits of a whole cache");
             }
