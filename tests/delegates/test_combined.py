@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 import pytest
 import torch
+from click.testing import CliRunner
 from support.cpu_models import ARCHITECTURES, CONTEXT
 from support.decoder_specs import SMALL, varied
 from support.exported import Quiet, feed
@@ -367,8 +368,6 @@ def test_the_runner_tells_the_golden_story_with_two_delegates_and_a_kernel(
 
     monkeypatch.setattr(exporter.pipeline, "load_quantized", bending)
     out = tmp_path / "model.pte"
-    from click.testing import CliRunner
-
     result = CliRunner().invoke(
         main,
         [
