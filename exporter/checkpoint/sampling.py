@@ -1,8 +1,9 @@
-"""How a model's authors sample, as `generate` of transformers reads it.
+"""How a model's authors sample and end a text, as `generate` of transformers reads it.
 
 `generation_config.json` says it; in older checkpoints, which have none, `config.json`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,27 @@ def not_applied(directory: Path) -> tuple[str, list[str]]:
         for name in names
         if fields.get(name) and not (name in _ONE_IS_NONE and fields[name] == 1)
     ]
+
+
+def ends_note(directory: Path, ends: Sequence[int]) -> str | None:
+    """Returns a sentence on the tokens that end a text in an exported file and do not end one in
+    `generate` of transformers; None if there are none.
+
+    Args:
+        directory: a checkpoint's; a GGUF file has none.
+        ends: the tokens that end a text in the file.
+    """
+    path, fields = _read(directory)
+    stored = fields.get("eos_token_id")
+    own = stored if isinstance(stored, list) else [stored]
+    more = [str(token) for token in ends if token not in own]
+    if not more or not path.is_file():
+        return None
+    tokens = f"token{'' if len(more) == 1 else 's'} {', '.join(more)}"
+    return (
+        f"A text also ends at {tokens}, as another of the model's files says. The {path.name} "
+        "lacks that, so generate of transformers would go on."
+    )
 
 
 def _read(directory: Path) -> tuple[Path, dict[str, Any]]:

@@ -6,7 +6,7 @@ from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
 from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import Checkpoint
-from exporter.checkpoint.sampling import not_applied, read_sampling, sampling_note
+from exporter.checkpoint.sampling import ends_note, not_applied, read_sampling, sampling_note
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.module.window_scheme import DEFAULT_SCHEME, window_scheme
@@ -57,10 +57,11 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
     note = context_note(config, limits, context) if options.max_context_len is None else None
     if note is not None:
         listener.note(note)
-    sampled = sampling_note(plan.checkpoint.directory)
-    if sampled is not None:
-        listener.note(sampled)
-    name, ignored = not_applied(plan.checkpoint.directory)
+    directory = plan.checkpoint.directory
+    for note in (sampling_note(directory), ends_note(directory, plan.text.eos_ids)):
+        if note is not None:
+            listener.note(note)
+    name, ignored = not_applied(directory)
     if ignored:
         listener.note(
             f"Runners of the file do not apply {', '.join(ignored)} of {name}, by which "

@@ -1,6 +1,7 @@
 """Sampling as a model's authors set it: in the file, in its runners, and what overrides it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,14 @@ from typing import Any
 
 import pytest
 from support.sampled_files import GIVEN, STORED, export_sampled
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from exporter.checkpoint.sampling import not_applied, read_sampling, sampling_note
+from exporter.checkpoint.sampling import (
+    ends_note,
+    not_applied,
+    read_sampling,
+    sampling_note,
+)
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
 from runtime import Chat, Engine, Runner
@@ -97,6 +104,27 @@ def test_what_is_said(tmp_path: Path, fields: dict[str, Any], said: str | None) 
     (tmp_path / "generation_config.json").write_text(json.dumps(fields))
     note = sampling_note(tmp_path)
     assert note is None if said is None else note is not None and note.endswith(said)
+
+
+@pytest.mark.parametrize("config", [{}, {"eos_token_id": 2}, {"eos_token_id": [2, 5]}], ids=str)
+@pytest.mark.parametrize("generation", [None, {}, {"eos_token_id": [5]}, {"eos_token_id": 2}])
+def test_ends_that_transformers_does_not_know_are_told(
+    tmp_path: Path, config: dict[str, Any], generation: dict[str, Any] | None
+) -> None:
+    sizes = dict.fromkeys(("hidden_size", "intermediate_size", "vocab_size"), 8)
+    heads = {"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+    LlamaForCausalLM(LlamaConfig(**sizes, **heads)).save_pretrained(tmp_path)
+    fields = {"model_type": "llama", **sizes, **heads, **config}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    if generation is None:
+        (tmp_path / "generation_config.json").unlink()
+    else:
+        (tmp_path / "generation_config.json").write_text(json.dumps(generation))
+    known = LlamaForCausalLM.from_pretrained(tmp_path).generation_config.eos_token_id
+    more = {2, 5, 7} - set(known if isinstance(known, list) else [known])
+    note = ends_note(tmp_path, (2, 5, 7)) or ""
+    assert set(map(int, re.findall(r"\b\d\b", note))) == more != set()
+    assert ends_note(tmp_path, [known] if isinstance(known, int) else known or ()) is None
 
 
 @pytest.mark.parametrize(
