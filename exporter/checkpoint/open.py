@@ -20,7 +20,7 @@ from exporter.checkpoint import (
     nf4,
     torchtune,
 )
-from exporter.checkpoint.checkpoint import HEAD, Checkpoint
+from exporter.checkpoint.checkpoint import FLOATS, HEAD, Checkpoint
 from exporter.checkpoint.packed import UnpackedWeights
 from exporter.checkpoint.packed_config import read_packing, rounded_activations
 from exporter.checkpoint.weights import Weights
@@ -89,6 +89,18 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
         family,
         opened.part.left_out,
         rounded_activations=rounded_activations(fields.get("quantization_config") or {}),
+        notes=_notes(opened, fields),
+    )
+
+
+def _notes(stored: Weights, fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """What to say of a config.json of quantized weights beside weights that are not."""
+    named = [name for name in ("quantization_config", "quantization") if fields.get(name)]
+    if not named or any(stored.dtype(name) not in FLOATS for name in stored.shapes()):
+        return ()
+    return (
+        f"config.json has a {named[0]}, but all weights beside it are floats: they are taken as "
+        "they are.",
     )
 
 

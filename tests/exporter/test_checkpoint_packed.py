@@ -31,6 +31,8 @@ from exporter.errors import ExportError
 from exporter.options import ExportOptions
 from quant.weight_type import INT8, INT8_GROUPS, WeightType
 
+NF4 = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+
 
 @pytest.mark.parametrize("group_size", [32, -1])
 def test_awq(tmp_path: Path, group_size: int) -> None:
@@ -151,8 +153,24 @@ def test_nf4(tmp_path: Path) -> None:
         weight = Nf4(rows, columns, seed)
         return weight, weight.parts()
 
-    config = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
-    assert_read(tmp_path, write(tmp_path, config, pack))
+    assert_read(tmp_path, write(tmp_path, NF4, pack))
+    assert open_checkpoint(tmp_path).notes == ()
+
+
+@pytest.mark.parametrize("config", [GPTQ, AWQ, COMPRESSED, NF4, {"quant_method": "fp8"}, None])
+def test_floats_beside_a_config_of_integers_are_told(
+    tmp_path: Path, config: dict[str, Any] | None
+) -> None:
+    """As merging tools leave them: they store floats, and keep the config of what they read."""
+
+    def pack(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
+        weight = rounded(rows, columns, 4, 32, seed)
+        return weight, {"weight": weight.floats()}
+
+    floats = write(tmp_path, config or {}, pack)
+    assert_read(tmp_path, floats)
+    told = any("weights beside it are floats" in note for note in open_checkpoint(tmp_path).notes)
+    assert told == (config is not None)
 
 
 @pytest.mark.parametrize("activations", [{"num_bits": 8, "dynamic": True}, None])
