@@ -102,7 +102,7 @@ def ends_note(directory: Path, ends: Sequence[int]) -> str | None:
     tokens = f"token{'' if len(more) == 1 else 's'} {', '.join(more)}"
     return (
         f"A text also ends at {tokens}, as another of the model's files says. The {path.name} "
-        "lacks that, so generate of transformers would go on."
+        "does not, so generate of transformers would go on there."
     )
 
 
