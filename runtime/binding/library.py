@@ -339,6 +339,10 @@ def _declare(lib: ctypes.CDLL) -> None:
             *(number, pointer, ctypes.POINTER(Sound), ctypes.POINTER(TranscribeOptions)),
             *(SegmentCallback, pointer, text, size, text, size),
         ),
+        "subtitles": (
+            *(number, ctypes.c_int32, ctypes.POINTER(SoundSegment), size),
+            *(TextCallback, pointer, text, size),
+        ),
         "sound_stream_open": (
             *(pointer, pointer, ctypes.POINTER(Sound), ctypes.POINTER(TranscribeOptions)),
             *(ctypes.c_double, PartCallback, pointer, text, size),

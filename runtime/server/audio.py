@@ -15,6 +15,7 @@ from runtime.server.gate import both_routes
 from runtime.server.hearing_process import Heard
 from runtime.server.model_process import More
 from runtime.server.requests import NamesModel
+from runtime.subtitles import subtitles
 from runtime.transcriber import Segment
 
 _TIMED = ("verbose_json", "srt", "vtt")  # forms that have times
@@ -132,9 +133,9 @@ def _answer(form: str, task: str, parts: list[Heard], timed: Set[str]) -> Respon
     if form == "text":
         return PlainTextResponse(text + "\n")
     if form == "srt":
-        return PlainTextResponse("".join(map(_srt, range(1, len(segments) + 1), segments)))
+        return PlainTextResponse(subtitles("srt", segments))
     if form == "vtt":
-        return Response("WEBVTT\n\n" + "".join(map(_vtt, segments)), media_type="text/vtt")
+        return Response(subtitles("vtt", segments), media_type="text/vtt")
     usage = _usage(known.duration)
     if form == "json":
         return JSONResponse({"text": text, "usage": usage})
@@ -169,26 +170,3 @@ def _verbose(index: int, segment: Segment) -> dict[str, Any]:
         "compression_ratio": segment.compression_ratio,
         "no_speech_prob": segment.no_speech_prob,
     }
-
-
-def _times(segment: Segment, point: str) -> str:
-    return f"{_clock(segment.start, point)} --> {_clock(segment.end, point)}"
-
-
-def _clock(seconds: float, point: str) -> str:
-    thousandths = round(1000 * seconds)
-    minutes, rest = divmod(thousandths // 1000, 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}{point}{thousandths % 1000:03}"
-
-
-def _line(segment: Segment) -> str:
-    return segment.text.replace("\n", " ").replace("\r", " ").removeprefix(" ")
-
-
-def _srt(number: int, segment: Segment) -> str:
-    return f"{number}\n{_times(segment, ',')}\n{_line(segment).replace('-->', '-- >')}\n\n"
-
-
-def _vtt(segment: Segment) -> str:
-    text = _line(segment).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return f"{_times(segment, '.')}\n{text}\n\n"

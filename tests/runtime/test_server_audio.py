@@ -11,7 +11,7 @@ from support.hearing import RATE, run, spoken, write_wav
 from support.servers import Server, serving
 
 from runtime import Segment, Transcriber, Transcription
-from runtime.server.audio import _srt
+from runtime.subtitles import subtitles
 
 Model = tuple[Path, Any]
 SECONDS = 6.5
@@ -70,11 +70,18 @@ def test_forms_of_a_transcription(
         assert create(**given, response_format=form) == printed and " --> " in printed
 
 
-def test_a_subtitle_is_one_block() -> None:
+def test_a_subtitle_is_one_block(cpp_build: Path) -> None:
     """Whatever is in its text: neither another arrow nor the end of a line."""
-    segment = Segment(0, 1.5, 0, " a --->\r\n2 --> b", (1,), 0, -1, 1, 0)
-    shown = "1\n00:00:00,000 --> 00:00:01,500\na --- >  2 -- > b\n\n"
-    assert _srt(1, segment) == shown
+    segments = [
+        Segment(start, start + 1.5, 0, text, (1,), 0, -1, 1, 0)
+        for start, text in ((0, " a --->\r\n2 --> b"), (3599.9996, "<c> & ä\0"))
+    ]
+    srt = "1\n00:00:00,000 --> 00:00:01,500\na --- >  2 -- > b\n\n"
+    srt += "2\n01:00:00,000 --> 01:00:01,500\n<c> & ä\0\n\n"
+    vtt = "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\na ---&gt;  2 --&gt; b\n\n"
+    vtt += "01:00:00.000 --> 01:00:01.500\n&lt;c&gt; &amp; ä\0\n\n"
+    assert (subtitles("srt", segments), subtitles("vtt", segments)) == (srt, vtt)
+    assert (subtitles("srt", []), subtitles("vtt", [])) == ("", "WEBVTT\n\n")
 
 
 def test_streams(server: Server, sound: Path, right: dict[bool, Transcription]) -> None:

@@ -10,6 +10,7 @@
 
 #include "c_interface/load_options.h"
 #include "c_interface/shared.h"
+#include "hear/subtitles.h"
 #include "hear/transcriber.h"
 #include "hear/transcript_stream.h"
 #include "sound/pcm.h"
@@ -179,6 +180,25 @@ int thimble_transcriber_run(thimble_transcriber* transcriber, const thimble_soun
     if (!transcript.ok()) return transcript.status();
     if (language != nullptr) {
       std::snprintf(language, language_size, "%s", transcript->language.c_str());
+    }
+    return {};
+  });
+}
+
+int thimble_subtitles(int32_t kind, const thimble_sound_segment* segments, size_t count,
+                      thimble_text_callback on_text, void* context, char* error,
+                      size_t error_size) {
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status status = first_error(
+        {given({{"segments", segments != nullptr || count == 0}, {"on_text", on_text != nullptr}}),
+         check<int32_t>("kind", kind, THIMBLE_SUBTITLES_SRT, THIMBLE_SUBTITLES_VTT)});
+    if (!status.ok()) return status;
+    const auto form = static_cast<thimble::Subtitles>(kind);
+    const auto tell = thimble::to_callback(on_text, context);
+    bool wanted = tell(begin_of(form));
+    for (size_t i = 0; i < count && wanted; ++i) {
+      const thimble_sound_segment& one = segments[i];
+      wanted = tell(subtitle(form, i, one.start, one.end, std::string(one.text, one.size)));
     }
     return {};
   });

@@ -113,6 +113,15 @@ THIMBLE_API int thimble_transcriber_run(thimble_transcriber* transcriber,
                                         char* language, size_t language_size, char* error,
                                         size_t error_size);
 
+/// Kinds of subtitles.
+enum { THIMBLE_SUBTITLES_SRT = 0, THIMBLE_SUBTITLES_VTT = 1 };
+
+/// Writes a file of subtitles, piece by piece: a block for each segment's start, end and text.
+/// Returns 0 on success, also when on_text ended the work.
+THIMBLE_API int thimble_subtitles(int32_t kind, const thimble_sound_segment* segments, size_t count,
+                                  thimble_text_callback on_text, void* context, char* error,
+                                  size_t error_size);
+
 /// A sound that arrives in pieces, of a model that reads it so.
 typedef struct thimble_sound_stream thimble_sound_stream;
 

@@ -1,10 +1,10 @@
 #include "program/segment_text.h"
 
 #include <array>
-#include <cmath>
 #include <cstdio>
 
 #include "constraint/json.h"
+#include "hear/subtitles.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
@@ -15,32 +15,6 @@ std::string number(double value, int digits) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.*f", digits, value);
   return text.data();
-}
-
-/// Hours, minutes, seconds and thousandths, before which `point` stands.
-std::string clock(double seconds, char point) {
-  const auto all = static_cast<unsigned long long>(std::llround(1000 * seconds));
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%02llu:%02llu:%02llu%c%03llu", all / 3600000,
-                all / 60000 % 60, all / 1000 % 60, point, all % 1000);
-  return text.data();
-}
-
-std::string times(const Segment& segment, char point) {
-  return clock(segment.begin_s, point) + " --> " + clock(segment.end_s, point);
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
-/// A segment's text on one line, without the space that parts it from a text before.
-std::string line(const Segment& segment) {
-  const std::string text = replaced(replaced(segment.text, "\n", " "), "\r", " ");
-  return text.substr(!text.empty() && text[0] == ' ' ? 1 : 0);
 }
 
 std::string joined(const std::vector<Segment>& segments) {
@@ -75,7 +49,9 @@ std::string to_json(const Segment& segment) {
 
 }  // namespace
 
-std::string begin_of(SoundFormat format) { return format == SoundFormat::kVtt ? "WEBVTT\n\n" : ""; }
+std::string begin_of(SoundFormat format) {
+  return format == SoundFormat::kVtt ? begin_of(Subtitles::kVtt) : "";
+}
 
 std::string text_of(const Segment& segment, size_t index, SoundFormat format, bool timed) {
   if (!segment.words.empty()) {
@@ -89,17 +65,15 @@ std::string text_of(const Segment& segment, size_t index, SoundFormat format, bo
     }
     return text;
   }
+  const double begin = segment.begin_s, end = segment.end_s;
   switch (format) {
     case SoundFormat::kText:
-      if (timed) return "[" + times(segment, '.') + "] " + line(segment) + "\n";
+      if (timed) return "[" + times(begin, end, '.') + "] " + one_line(segment.text) + "\n";
       return index == 0 ? joined({segment}) : segment.text;
     case SoundFormat::kSrt:
-      return std::to_string(index + 1) + "\n" + times(segment, ',') + "\n" +
-             replaced(line(segment), "-->", "-- >") + "\n\n";
-    case SoundFormat::kVtt: {
-      const std::string text = replaced(replaced(line(segment), "&", "&amp;"), "<", "&lt;");
-      return times(segment, '.') + "\n" + replaced(text, ">", "&gt;") + "\n\n";
-    }
+      return subtitle(Subtitles::kSrt, index, begin, end, segment.text);
+    case SoundFormat::kVtt:
+      return subtitle(Subtitles::kVtt, index, begin, end, segment.text);
     case SoundFormat::kJson:
       break;
   }
