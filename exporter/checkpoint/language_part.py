@@ -36,11 +36,13 @@ class LanguagePart:
         names: the stored name of each tensor by the name that a causal LM gives it.
         left_out: how many tensors of each other part are not read, by its name.
         is_nested: whether the checkpoint holds more than a causal LM.
+        is_wrapped: whether names have more around them than the model gave.
     """
 
     names: dict[str, str]
     left_out: dict[str, int]
     is_nested: bool
+    is_wrapped: bool
 
 
 def find_language_part(stored: Iterable[str]) -> LanguagePart:
@@ -56,7 +58,8 @@ def find_language_part(stored: Iterable[str]) -> LanguagePart:
             others.append(name)
         else:
             names[_BASE + ours if is_bare and not ours.startswith(_HEAD) else ours] = places[name]
-    return LanguagePart(names, dict(Counter(map(part_of, others))), is_nested)
+    is_wrapped = any(name != stored for name, stored in places.items())
+    return LanguagePart(names, dict(Counter(map(part_of, others))), is_nested, is_wrapped)
 
 
 def _unwrapped(stored: list[str]) -> Mapping[str, str]:

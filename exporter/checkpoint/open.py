@@ -21,6 +21,7 @@ from exporter.checkpoint import (
     torchtune,
 )
 from exporter.checkpoint.checkpoint import FLOATS, HEAD, Checkpoint
+from exporter.checkpoint.language_part import LanguagePart
 from exporter.checkpoint.packed import UnpackedWeights
 from exporter.checkpoint.packed_config import read_packing, rounded_activations
 from exporter.checkpoint.weights import Weights
@@ -89,7 +90,16 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
         family,
         opened.part.left_out,
         rounded_activations=rounded_activations(fields.get("quantization_config") or {}),
-        notes=_notes(opened, fields),
+        notes=(*_wrapping(opened.part), *_notes(opened, fields)),
+    )
+
+
+def _wrapping(part: LanguagePart) -> tuple[str, ...]:
+    if not part.is_wrapped:
+        return ()
+    return (
+        "names of tensors have around them what trained or compiled the model, such as module.: "
+        "they are read without it, and transformers may not find them.",
     )
 
 

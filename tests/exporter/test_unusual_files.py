@@ -70,6 +70,7 @@ def test_a_decoder_saved_alone_beside_its_head(tmp_path: Path) -> None:
     bare = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
     save_file(bare, tmp_path / "model.safetensors")
     assert_read(tmp_path, tensors)
+    assert open_checkpoint(tmp_path).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,8 @@ def test_names_of_what_trained_or_compiled_the_model(
     }
     save_file(named, tmp_path / "model.safetensors")
     assert_read(tmp_path, tensors)
+    (note,) = open_checkpoint(tmp_path).notes
+    assert note.startswith("names of tensors have around them what trained or compiled the model")
     both = {name: tensor.clone() for name, tensor in {**named, **tensors}.items()}
     save_file(both, tmp_path / "model.safetensors")  # of which either could be meant
     assert f"{len(named.keys() - tensors.keys())} not in the model: " in refusal(tmp_path)
