@@ -28,7 +28,7 @@ inline bool expect(bool condition, const char* what) {
   return condition;
 }
 
-/// Whether a test goes on with the next of its shapes. Where the environment has THIMBLE_ONE_OF, one
+/// Whether a test takes the next of its shapes. Where the environment has THIMBLE_ONE_OF, one
 /// of as many is chosen, always the same ones: sanitized and emulated programs are slow.
 inline bool is_chosen() {
   static const char* const one_of = std::getenv("THIMBLE_ONE_OF");
