@@ -37,6 +37,7 @@ from exporter.models import siglip2
 from exporter.seeing.patch_settings import PatchSettings
 from exporter.seeing.picture_blob import write_picture
 from exporter.seeing.picture_settings import PictureSettings, PlaceText
+from exporter.seeing.question import Question
 from exporter.tokenizer import compile_tokenizer
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "chat_templates"
@@ -194,7 +195,10 @@ def settings() -> list[bytes]:
     ]
     tiled = PictureSettings(64, 16, True, 1, 1 / 255, (0.5,) * 3, (0.5,) * 3, 4, text)
     return [
-        *(write_picture(one, tower, ("Look: ", "?")) for one in (*seeing, tiled)),
+        *(
+            write_picture(one, tower, Question("Look: ", "?", "<image>"))
+            for one in (*seeing, tiled)
+        ),
         write_log_mel(whisper),
         write_log_mel(parakeet),
         write_transcription(writing),
