@@ -4,12 +4,16 @@ from pathlib import Path
 
 import torch
 
-from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.hugging_face import open_all, read_spec
 from exporter.hearing.calibration import raw_calibration
 from exporter.hearing.methods import ENCODER, TEXT_DECODER
 from exporter.hearing.quantize import quantize
-from exporter.hearing.source import HearingSource, model_facts
+from exporter.hearing.source import (
+    HearingSource,
+    loaded,
+    model_facts,
+    open_model,
+    without_weights,
+)
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     Transcription,
@@ -47,24 +51,18 @@ def open_moonshine(directory: Path, recordings: Path | None = None) -> HearingSo
     Raises:
         ExportError: a file is missing or damaged, or the model is not supported.
     """
-    config = read_spec(directory, FAMILY)
-    name = directory.resolve().name
-    checkpoint = Checkpoint(config, directory, name, open_all(directory), FAMILY)
+    checkpoint = open_model(directory, FAMILY)
+    config = checkpoint.config
     ends, most_tokens = read_ends(directory, config.vocab_size)
     most_tokens = min(most_tokens or config.max_position_embeddings, config.max_position_embeddings)
     sound = _waveform(directory, most_tokens)
     most = states_of(sound.most)
 
-    def empty() -> Moonshine:
-        with torch.device("meta"):
-            return Moonshine(config, most)
+    def make() -> Moonshine:
+        return Moonshine(config, most)
 
-    checkpoint.check(empty())
-
-    def load() -> Moonshine:
-        model = empty()
-        checkpoint.load_into(model, "")
-        return model.eval().requires_grad_(False)
+    empty = without_weights(make)
+    checkpoint.check(empty)
 
     def quantized(model: Moonshine, scheme: Scheme, listener: Listener) -> None:
         calibration = None
@@ -76,8 +74,8 @@ def open_moonshine(directory: Path, recordings: Path | None = None) -> HearingSo
         FAMILY.model_type,
         config.vocab_size,
         {WAVEFORM: write_waveform(sound), TRANSCRIPTION: write_transcription(ends)},
-        model_facts(checkpoint, empty(), config.hidden_size, most_tokens),
-        load,
+        model_facts(checkpoint, empty, config.hidden_size, most_tokens),
+        lambda: loaded(checkpoint, make),
         quantized,
         lambda model: _methods(model, config, sound, ends, most_tokens),
     )

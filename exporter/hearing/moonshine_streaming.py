@@ -6,13 +6,18 @@ from pathlib import Path
 import torch
 
 from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.hugging_face import open_all, read_spec
 from exporter.errors import ExportError
 from exporter.hearing.calibration import raw_calibration
 from exporter.hearing.methods import ENCODER, TEXT_DECODER
 from exporter.hearing.moonshine import text_decoder
 from exporter.hearing.quantize import quantize
-from exporter.hearing.source import HearingSource, model_facts
+from exporter.hearing.source import (
+    HearingSource,
+    loaded,
+    model_facts,
+    open_model,
+    without_weights,
+)
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     Transcription,
@@ -52,23 +57,17 @@ def open_moonshine_streaming(
     Raises:
         ExportError: a file is missing or damaged, or the model is not supported.
     """
-    config = read_spec(directory, FAMILY)
-    name = directory.resolve().name
-    checkpoint = Checkpoint(config, directory, name, open_all(directory), FAMILY)
+    checkpoint = open_model(directory, FAMILY)
+    config = checkpoint.config
     ends, stated = read_ends(directory, config.vocab_size)
     most_tokens = min(stated or _MOST_TOKENS, config.max_position_embeddings)
 
-    def empty() -> MoonshineStreaming:
-        with torch.device("meta"):
-            return MoonshineStreaming(config)
+    def make() -> MoonshineStreaming:
+        return MoonshineStreaming(config)
 
-    checkpoint.check(empty())
+    empty = without_weights(make)
+    checkpoint.check(empty)
     sound = _waveform(directory, checkpoint, most_tokens)
-
-    def load() -> MoonshineStreaming:
-        model = empty()
-        checkpoint.load_into(model, "")
-        return model.eval().requires_grad_(False)
 
     def quantized(model: MoonshineStreaming, scheme: Scheme, listener: Listener) -> None:
         calibration = None
@@ -82,8 +81,8 @@ def open_moonshine_streaming(
         FAMILY.model_type,
         config.vocab_size,
         {WAVEFORM: write_waveform(sound), TRANSCRIPTION: write_transcription(ends)},
-        model_facts(checkpoint, empty(), config.hidden_size, most_tokens),
-        load,
+        model_facts(checkpoint, empty, config.hidden_size, most_tokens),
+        lambda: loaded(checkpoint, make),
         quantized,
         lambda model: _methods(model, config, sound, ends, most_tokens),
     )

@@ -4,14 +4,18 @@ from pathlib import Path
 
 import torch
 
-from exporter.checkpoint.checkpoint import Checkpoint
-from exporter.checkpoint.hugging_face import open_all, read_spec
 from exporter.errors import ExportError
 from exporter.hearing.calibration import calibration_features
 from exporter.hearing.log_mel import LEAST_FRAMES, LOG_MEL, read_parakeet, write_log_mel
 from exporter.hearing.methods import ENCODER
 from exporter.hearing.quantize import quantize_parakeet
-from exporter.hearing.source import HearingSource, model_facts
+from exporter.hearing.source import (
+    HearingSource,
+    loaded,
+    model_facts,
+    open_model,
+    without_weights,
+)
 from exporter.hearing.transcription import TRANSCRIPTION, Transcription, write_transcription
 from exporter.listener import Listener
 from exporter.models.parakeet import FAMILY, Parakeet
@@ -28,9 +32,8 @@ def open_parakeet(directory: Path, recordings: Path | None = None) -> HearingSou
     Raises:
         ExportError: a file is missing or damaged, or the model is not supported.
     """
-    config = read_spec(directory, FAMILY)
-    name = directory.resolve().name
-    checkpoint = Checkpoint(config, directory, name, open_all(directory), FAMILY)
+    checkpoint = open_model(directory, FAMILY)
+    config = checkpoint.config
     sound = read_parakeet(directory, config.subsampling_factor)
     if sound.n_mels != config.num_mel_bins:
         raise ExportError(
@@ -39,16 +42,11 @@ def open_parakeet(directory: Path, recordings: Path | None = None) -> HearingSou
         )
     most = config.states_of(sound.frames)
 
-    def empty() -> Parakeet:
-        with torch.device("meta"):
-            return Parakeet(config, most)
+    def make() -> Parakeet:
+        return Parakeet(config, most)
 
-    checkpoint.check(empty())
-
-    def load() -> Parakeet:
-        model = empty()
-        checkpoint.load_into(model, "")
-        return model.eval().requires_grad_(False)
+    empty = without_weights(make)
+    checkpoint.check(empty)
 
     def quantized(model: Parakeet, scheme: Scheme, listener: Listener) -> None:
         features = calibration_features(sound, recordings) if scheme.needs_calibration else None
@@ -66,8 +64,8 @@ def open_parakeet(directory: Path, recordings: Path | None = None) -> HearingSou
         FAMILY.model_type,
         config.vocab_size,
         {LOG_MEL: write_log_mel(sound), TRANSCRIPTION: write_transcription(settings)},
-        model_facts(checkpoint, empty(), config.hidden_size, most),
-        load,
+        model_facts(checkpoint, empty, config.hidden_size, most),
+        lambda: loaded(checkpoint, make),
         quantized,
         methods,
     )

@@ -23,7 +23,7 @@ from exporter.hearing.openai import as_directory, open_one_file
 from exporter.hearing.parakeet import open_parakeet
 from exporter.hearing.quantize import quantize
 from exporter.hearing.scheme import hearing_scheme
-from exporter.hearing.source import HearingSource, model_facts
+from exporter.hearing.source import HearingSource, loaded, model_facts, without_weights
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     Transcription,
@@ -178,14 +178,11 @@ def _checked(checkpoint: Checkpoint[WhisperSpec]) -> Checkpoint[WhisperSpec]:
 
 def load(checkpoint: Checkpoint[WhisperSpec]) -> Whisper:
     """Returns the model with its weights, float32."""
-    model = _empty(checkpoint.config)
-    checkpoint.load_into(model, "")
-    return model.eval().requires_grad_(False)
+    return loaded(checkpoint, lambda: Whisper(checkpoint.config))
 
 
 def _empty(spec: WhisperSpec) -> Whisper:
-    with torch.device("meta"):
-        return Whisper(spec)
+    return without_weights(lambda: Whisper(spec))
 
 
 def methods_of(model: Whisper, spec: WhisperSpec, settings: Transcription) -> dict[str, Made]:

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import torch
 from torch import nn
 
 from exporter.checkpoint.checkpoint import Checkpoint
+from exporter.checkpoint.hugging_face import open_all, read_spec
 from exporter.listener import Listener
+from exporter.models.family import Family, Spec
 from exporter.module.source import Made
 from quant.scheme import Scheme
 
@@ -34,6 +38,28 @@ class HearingSource(Generic[Model]):
     load: Callable[[], Model]
     quantize: Callable[[Model, Scheme, Listener], None]
     methods: Callable[[Model], Mapping[str, Made]]
+
+
+def open_model(directory: Path, family: Family[Spec]) -> Checkpoint[Spec]:
+    """Maps the weights of a directory in Hugging Face's form.
+
+    Raises:
+        ExportError: a file is missing or damaged, or the model is not supported.
+    """
+    name = directory.resolve().name
+    return Checkpoint(read_spec(directory, family), directory, name, open_all(directory), family)
+
+
+def without_weights(make: Callable[[], Model]) -> Model:
+    with torch.device("meta"):
+        return make()
+
+
+def loaded(checkpoint: Checkpoint[Any], make: Callable[[], Model]) -> Model:
+    """Returns the model that `make` makes with its weights, float32."""
+    model = without_weights(make)
+    checkpoint.load_into(model, "")
+    return model.eval().requires_grad_(False)
 
 
 def model_facts(
