@@ -27,7 +27,8 @@ def test_the_caches_of_a_file_are_those_of_its_export(
     spec = config.for_context(LENGTHS["max_context_len"])
     caches = kv_caches(spec, get_limits("cpu"), item, *LENGTHS.values())
     exported = sum(cache.size for cache in caches) + sum(state.size for state in states(spec))
-    assert found == pytest.approx(exported, rel=0.03)  # short convolutions keep a little more
+    # Short convolutions keep a little more, which is more beside caches of fewer bits.
+    assert found == pytest.approx(exported, rel=0.02 if item >= 1 else 0.03)
     windowed = any(cache.window for cache in caches)
     everywhere = kv_caches(spec, get_limits("xnnpack"), item, *LENGTHS.values())
     assert windowed == (found < 0.6 * sum(cache.size for cache in everywhere))
