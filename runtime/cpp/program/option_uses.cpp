@@ -48,8 +48,7 @@ Status check_uses(const Options& options, const std::vector<std::string>& given)
     if (options.audio.empty() && has(uses.of_sound_alone, name)) {
       return Status::error(
           "--language, --task, --format, --timestamps, --no-fallback and --raw have no effect "
-          "without "
-          "--audio: add --audio FILE, or leave them out");
+          "without --audio: add --audio FILE, or leave them out");
     }
     if (work.takes == nullptr || has(uses.works, name) || has(uses.of_all, name)) continue;
     if (has(*work.takes, name)) continue;

@@ -168,12 +168,12 @@ class Runner {
   /// The same of tokens and rows of pictures; null if interrupted before all rows are computed.
   Result<const float*> read_rows(const std::vector<int64_t>& tokens,
                                  const std::atomic<bool>* interrupted);
-  /// Tells the statistics of what a recording kept of the last call.
   /// What tokens behind the cached ones are rotated by.
   Result<RowPositions> positions_of(const std::vector<int64_t>& tokens) const {
     return sight_.ok() ? positions_behind(**sight_, cached_, tokens) : RowPositions{};
   }
   thimble_segment segment_of(size_t rows, size_t logit_rows, const RowPositions& positions) const;
+  /// Tells the statistics of what a recording kept of the last call.
   void count_recorded();
   /// A text with the token of a picture's place for each row.
   std::vector<int32_t> with_places(const std::vector<int32_t>& tokens) const {

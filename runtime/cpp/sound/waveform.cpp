@@ -53,11 +53,10 @@ Result<WaveformSettings> WaveformSettings::load(const uint8_t* data, size_t size
   settings.behind = table.scalar<uint32_t>(kBehind);
   settings.positions = table.vector<float>(kPositions);
   const size_t around = settings.before + settings.behind;
-  if (settings.frame < 1 || settings.before < 1 ||
-      (settings.row % settings.frame != 0 || !std::isfinite(settings.scale) ||
-       around >= settings.most || settings.positions.empty() ||
-       settings.positions.size() % settings.most != 0 ||
-       reinterpret_cast<uintptr_t>(settings.positions.bytes()) % alignof(float) != 0)) {
+  if (settings.frame < 1 || settings.before < 1 || settings.row % settings.frame != 0 ||
+      !std::isfinite(settings.scale) || around >= settings.most || settings.positions.empty() ||
+      settings.positions.size() % settings.most != 0 ||
+      reinterpret_cast<uintptr_t>(settings.positions.bytes()) % alignof(float) != 0) {
     return damaged;
   }
   return settings;
