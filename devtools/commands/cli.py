@@ -10,6 +10,7 @@ from devtools.commands.trace import trace
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
 from exporter.command_line.version import version_option
+from runtime.runner import KV_CACHES
 
 _MOST_THREADS = 256
 _MOST_SEQUENCES = 32
@@ -90,7 +91,7 @@ main.add_command(report)
 )
 @click.option(
     "--kv-cache",
-    type=click.Choice(["default", "float16", "float32", "int8", "int4", "int8-int4"]),
+    type=click.Choice(KV_CACHES),
     default="default",
     help="The type of the CPU delegate's key/value cache.",
 )

@@ -14,12 +14,8 @@ _GGML_BEGIN = b"lmgg"
 _OF_OPENAI = b"model_state_dict", b"n_audio_ctx"  # names in what it pickles
 _KIND = b"WhisperSpec"  # which begins them
 _BEGIN = 64  # bytes that have it
-HEARING = (
-    "whisper",
-    "moonshine",
-    "moonshine_streaming",
-    "parakeet_ctc",
-)  # what model_type names, of exporter.models
+# What model_type names, of exporter.models.
+HEARING = ("whisper", "moonshine", "moonshine_streaming", "parakeet_ctc")
 
 
 def is_hearing(directory: Path) -> bool:

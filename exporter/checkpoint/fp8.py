@@ -17,6 +17,7 @@ from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 
 _METHODS = ("fp8", "fbgemm_fp8")
+FP8_FORMAT = "float-quantized"  # of compressed-tensors
 _TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 _SCALE_TYPES = (*FLOATS, torch.float8_e8m0fnu)
 _SCALES = ("weight_scale_inv", "weight_scale")
@@ -44,7 +45,7 @@ def is_fp8_group(config: Mapping[str, Any], group: Mapping[str, Any]) -> bool:
     """
     layout, weights = group.get("format") or config.get("format"), group.get("weights") or {}
     floats = weights.get("type") == "float" and weights.get("num_bits") == 8
-    return layout == "float-quantized" or layout == "naive-quantized" and floats
+    return layout == FP8_FORMAT or layout == "naive-quantized" and floats
 
 
 def read_blocks(path: Path, config: Mapping[str, Any]) -> BlockOf:

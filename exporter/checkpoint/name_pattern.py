@@ -28,7 +28,7 @@ class NamePattern:
     pattern: str
 
     def __post_init__(self) -> None:
-        self._asked(BoundedRegex, self.pattern)
+        self._asked(lambda _: self._own, self.pattern)
 
     def is_all_of(self, module: str) -> bool:
         """Whether it describes a complete name."""

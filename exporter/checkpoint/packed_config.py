@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.checkpoint.compressed_groups import by_group
-from exporter.checkpoint.fp8 import is_fp8_group
+from exporter.checkpoint.fp8 import FP8_FORMAT, is_fp8_group
 from exporter.checkpoint.name_pattern import NamePattern
 from exporter.checkpoint.packed import PackingOf
 from exporter.checkpoint.packings import AwqPacking, CompressedPacking, GptqPacking, Packing
@@ -98,7 +98,7 @@ def _compressed_packing(config: Mapping[str, Any], group: Mapping[str, Any]) -> 
     if is_fp8_group(config, group):
         return None
     layout, weights = group.get("format") or config["format"], group["weights"]
-    _allow("format", layout, (*_LAYOUTS, "float-quantized"))
+    _allow("format", layout, (*_LAYOUTS, FP8_FORMAT))
     _allow("type", weights["type"], ("int",))
     _allow("num_bits", weights["num_bits"], (2, 4, 8) if _LAYOUTS[layout] else (4, 8))
     size = _group_size(weights.get("group_size") or -1)

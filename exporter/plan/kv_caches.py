@@ -8,7 +8,7 @@ from delegates.limits import Limits
 from exporter.models.spec import ConvolutionSpec, DecoderSpec, DeltaSpec, Mixer
 
 _FLOAT32_BYTES = 4
-_SCALE_BYTES = {0.5: 4, 0.75: 4, 1: 4, 2: 0, 4: 0}  # of a head's, by the bytes of a number
+_SCALE_BYTES = 4  # of a head of integers
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,6 @@ def caches_of(
     caches = []
     for (window, heads, head_dim), layers in Counter(sizes).items():
         kept = context if window is None else limits.kept_positions(window, context, seq_len)
-        head_bytes = head_dim * item_bytes + _SCALE_BYTES[item_bytes]
+        head_bytes = head_dim * item_bytes + (_SCALE_BYTES if item_bytes <= 1 else 0)
         caches.append(KvCaches(layers, window, kept, int(2 * layers * kept * heads * head_bytes)))
     return caches

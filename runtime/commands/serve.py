@@ -22,6 +22,7 @@ from runtime.commands.served_models import named, read_served, room_of
 from runtime.distribution import version, with_extra
 from runtime.engine import MAX_SEQUENCES
 from runtime.errors import RunnerError
+from runtime.runner import KV_CACHES
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -95,7 +96,7 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers se
 @click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
 @click.option(
     "--kv-cache",
-    type=click.Choice(["default", "float16", "float32", "int8", "int4", "int8-int4"]),
+    type=click.Choice(KV_CACHES),
     default="default",
     show_default=True,
     help="The type of the key/value cache.",
