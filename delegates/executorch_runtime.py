@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+from torch.nn.functional import pad
 
 from delegates.methods import FORWARD
 
@@ -26,16 +27,23 @@ def open_program(path: Path) -> Callable[..., Tensor]:
     return step
 
 
-def open_parts(path: Path, embedding: str, decoder: str) -> Callable[[Tensor, Tensor], Tensor]:
+def open_parts(
+    path: Path, embedding: str, decoder: str, row_size: int
+) -> Callable[[Tensor, Tensor], Tensor]:
     """Opens a decoder in two methods as one step: tokens and input_pos to logits, as by
-    open_program(). What `load` of its delegate registers must be registered."""
+    open_program(). What `load` of its delegate registers must be registered.
+
+    Args:
+        row_size: numbers of a row that the decoder reads; of a token, further ones are 0.
+    """
     from executorch.extension.pybindings.portable_lib import _load_for_executorch
 
     module = _load_for_executorch(str(path))
 
     def step(tokens: Tensor, input_pos: Tensor) -> Tensor:
         (rows,) = module.run_method(embedding, (tokens,))
-        return module.run_method(decoder, (rows.clone(), input_pos))[0]
+        wide = pad(rows, (0, row_size - rows.shape[-1]))
+        return module.run_method(decoder, (wide.clone(), input_pos))[0]
 
     return step
 

@@ -94,7 +94,8 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
             share_weights(temporary)
         _release(plan)
         listener.stage("check")
-        agreement = check(delegation, temporary, reference, plan.has_parts)
+        row_size = plan.row_size if plan.has_parts else None
+        agreement = check(delegation, temporary, reference, row_size)
         report["delegation"] = delegation.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
         if sight is not None:
@@ -140,7 +141,7 @@ def _captured(plan: Plan, model: CausalLM) -> "tuple[dict[str, ExportedProgram],
     attach(model, plan.checkpoint.adapters)
     lengths = plan.max_context_len, plan.max_seq_len
     if plan.has_parts:
-        return capture_parts(model, *lengths), reference
+        return capture_parts(model, *lengths, plan.row_size), reference
     return {FORWARD: capture(model, *lengths)}, reference
 
 
@@ -165,7 +166,7 @@ def _lowered(
         if not plan.has_parts:
             lowered: Lowered = delegate.lower(programs[FORWARD], constants, blobs, with_etrecord)
             return lowered
-        signatures = part_signatures(plan.checkpoint.config, plan.max_seq_len)
+        signatures = part_signatures(plan.checkpoint.config, plan.max_seq_len, plan.row_size)
         modules = {}
         if sight is not None:
             signatures.append(sight.method.signature)
@@ -191,12 +192,13 @@ def _sample(plan: Plan) -> Tensor:
 
 
 def check(
-    delegation: "DelegationReport", path: Path, reference: Reference, parts: bool = False
+    delegation: "DelegationReport", path: Path, reference: Reference, row_size: int | None = None
 ) -> Agreement | None:
     """Compares the finished file with the eager model; None if this machine cannot run it.
 
     Args:
-        parts: whether the file has the model in two parts as well, which are compared too.
+        row_size: numbers of a row that the second of the model's two parts reads, if the file has
+            these, which are compared too.
 
     Raises:
         ExportError: they do not agree.
@@ -206,8 +208,9 @@ def check(
         return None
     agreement = compare(reference, step)
     require_agreement(agreement)
-    if parts:
+    if row_size is not None:
         from delegates.executorch_runtime import open_parts
 
-        require_agreement(compare(reference, open_parts(path, TOKEN_EMBEDDING, TEXT_DECODER)))
+        step = open_parts(path, TOKEN_EMBEDDING, TEXT_DECODER, row_size)
+        require_agreement(compare(reference, step))
     return agreement

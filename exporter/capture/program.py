@@ -48,13 +48,16 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
 
 
 def capture_parts(
-    model: CausalLM, max_context_len: int, max_seq_len: int
+    model: CausalLM, max_context_len: int, max_seq_len: int, row_size: int
 ) -> dict[str, ExportedProgram]:
     """Captures `forward`, and beside it the two parts that stock ExecuTorch's MultimodalRunner
-    calls: `token_embedding(tokens (1, seq_len))` and `text_decoder(hidden (1, seq_len,
-    hidden_size), input_pos (1,))`.
+    calls: `token_embedding(tokens (1, seq_len))` and `text_decoder(hidden (1, seq_len, row_size),
+    input_pos (1,))`.
 
-    Args, Raises:
+    Args:
+        row_size: numbers of a row, as TextDecoder reads it.
+
+    Other args, raises:
         As capture(); a layer that reads tokens has no such parts.
     """
     if model.config.layer_input is not None:
@@ -65,9 +68,9 @@ def capture_parts(
     lengths = max_context_len, max_seq_len
     programs = {FORWARD: capture(model, *lengths)}
     tokens, start = _example(model, max_seq_len)
-    hidden = torch.zeros(*tokens.shape, model.config.hidden_size)
+    hidden = torch.zeros(*tokens.shape, row_size)
     programs[TOKEN_EMBEDDING] = _captured(TokenEmbedding(model), (tokens,), *lengths)
-    programs[TEXT_DECODER] = _captured(TextDecoder(model), (hidden, start), *lengths)
+    programs[TEXT_DECODER] = _captured(TextDecoder(model, row_size), (hidden, start), *lengths)
     return programs
 
 

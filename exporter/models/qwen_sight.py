@@ -1,5 +1,6 @@
-"""What sees in Qwen3.5: the patches of a picture of any size, layers of attention among all of them
-that rotate by row and column, and a projection of squares of patches."""
+"""What sees in Qwen3.5 and Qwen3-VL: the patches of a picture of any size, layers of attention
+among all of them that rotate by row and column, and a projection of squares of patches. In Qwen3-VL
+(DeepStack) the states of earlier layers are projected as well."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,8 +26,12 @@ _DEFAULTS: Mapping[str, Any] = {  # of transformers, which stores no others' val
     **{"hidden_act": "gelu_pytorch_tanh"},
 }
 _EPS = 1e-6
-_SECTIONS = [11, 11, 10]
+_TEXT: Mapping[str, tuple[int, list[int]]] = {  # image_token_id and mrope_section, by model_type
+    **{"qwen3_5": (248056, [11, 11, 10]), "qwen3_vl": (151655, [24, 20, 20])},
+}
+_DEEP, _DEEP_LAYERS = "deepstack_visual_indexes", (8, 16, 24)
 _MOST_SECTION = 1024
+_DEEPSTACK = "deepstack."
 _PLACES = {
     "vision_model.embeddings.patch_embedding.": "patch_embed.proj.",
     "vision_model.embeddings.position_embedding.": "pos_embed.",
@@ -37,7 +42,7 @@ _PLACES = {
 _PARTS = {
     **{"layer_norm1.": "norm1.", "layer_norm2.": "norm2.", "self_attn.out_proj.": "attn.proj."},
     **{"fc1.": "linear_fc1.", "fc2.": "linear_fc2."},
-    **{"linear_1.": "linear_fc1.", "linear_2.": "linear_fc2."},
+    **{"linear_1.": "linear_fc1.", "linear_2.": "linear_fc2.", "layer_norm.": "norm."},
 }
 
 
@@ -49,10 +54,18 @@ class TowerSpec(siglip2.TowerSpec):
             pairs, and those of the column in the second.
         axes: by which of a row's positions, in time, down and across, each pair of a head of the
             language model rotates; further pairs as the last, by that in time.
+        deep: layers whose states are projected as well, in order: the language model adds what
+            becomes of them behind its own first layers.
     """
 
     theta: float
     axes: tuple[int, ...]
+    deep: tuple[int, ...]
+
+    @property
+    def row_size(self) -> int:
+        """Of what is read in front of the language model's layers, and added behind some."""
+        return self.text_size * (1 + len(self.deep))
 
     @property
     def head_dim(self) -> int:
@@ -86,11 +99,12 @@ def spec(config: Mapping[str, Any]) -> TowerSpec:
             f"vision_config has heads of {size // layers['num_attention_heads']} numbers; they "
             "must be a multiple of 4, to rotate by row and column."
         )
-    text_size = count(text, "hidden_size")
+    text_size, model_type = count(text, "hidden_size"), str(config.get("model_type"))
+    image_token, sections = _TEXT[model_type]
     refuse(own, "out_hidden_size", text_size)
     return TowerSpec(
         **layers,
-        model_type=str(config.get("model_type")),
+        model_type=model_type,
         trained=trained,
         patch_size=count(own, "patch_size"),
         scale_factor=scale,
@@ -100,15 +114,33 @@ def spec(config: Mapping[str, Any]) -> TowerSpec:
         projector_use_layernorm=False,
         text_size=text_size,
         vocab_size=count(text, "vocab_size"),
-        image_token_id=read_image_token(config, text, 248056),
+        image_token_id=read_image_token(config, text, image_token),
         theta=positive(rope, "rope_theta"),
-        axes=_axes(text),
+        axes=_axes(text, sections),
+        deep=_deep(own, text) if model_type == "qwen3_vl" else (),
     )
 
 
-def _axes(text: Mapping[str, Any]) -> tuple[int, ...]:
+def _deep(own: Mapping[str, Any], text: Mapping[str, Any]) -> tuple[int, ...]:
+    """
+    Args:
+        own: the fields of vision_config.
+        text: those of the language model.
+    """
+    layers = list(own.get(_DEEP, _DEEP_LAYERS))
+    depth, behind = count(own, "depth"), count(text, "num_hidden_layers")
+    counted = all(type(layer) is int and 0 <= layer < depth for layer in layers)
+    if not counted or layers != sorted(set(layers)) or len(layers) > behind:
+        raise ExportError(
+            f"{_DEEP} is {layers}; it must be layers from 0 to {depth - 1}, each once and in "
+            f"order, and at most {behind}, as many as the language model has."
+        )
+    return tuple(layers)
+
+
+def _axes(text: Mapping[str, Any], usual: list[int]) -> tuple[int, ...]:
     """Pairs take turns: time, down, across, as far as the section of each reaches."""
-    sections = given_rope(text).get("mrope_section", _SECTIONS)
+    sections = given_rope(text).get("mrope_section", usual)
     counted = isinstance(sections, list) and len(sections) == 3
     if not counted or any(type(n) is not int or not 0 <= n <= _MOST_SECTION for n in sections):
         raise ExportError(
@@ -122,8 +154,12 @@ def _axes(text: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def stored(spec: TowerSpec, name: str) -> Stored:
-    ours, place = next(item for item in _PLACES.items() if name.startswith(item[0]))
-    rest = name.removeprefix(ours)
+    if name.startswith(_DEEPSTACK):
+        _, layer, rest = name.split(".", 2)
+        place = f"deepstack_merger_list.{spec.deep.index(int(layer))}."
+    else:
+        ours, place = next(item for item in _PLACES.items() if name.startswith(item[0]))
+        rest = name.removeprefix(ours)
     for part, theirs in _PARTS.items():
         rest = rest.replace(part, theirs)
     if name.endswith("patch_embedding.weight"):
@@ -173,21 +209,32 @@ class Tower(nn.Module):
     def __init__(self, spec: TowerSpec) -> None:
         super().__init__()
         self.vision_model = Vision(spec)
-        self.connector = siglip2.Connector(spec)
+        self.connector = siglip2.Connector(spec, None)
+        self.deepstack = nn.ModuleDict(
+            {str(layer): siglip2.Connector(spec, spec.layer_norm_eps) for layer in spec.deep}
+        )
 
     def fit(self, side: int) -> None:
         """Prepares the weights, once they are loaded, for pictures of any size."""
         self.vision_model.embeddings.fit()
 
     def forward(self, patches: Tensor) -> Tensor:
-        """Maps patches to rows (1, squares, text_size).
+        """Maps patches to rows (1, squares, row_size).
 
         Args:
             patches: (1, squares * scale_factor**2, numbers), those of a square together, left to
                 right and then down, as squares are: normalized pixels, then place_weights(), then
                 angles().
         """
-        return self.connector(self.vision_model(patches))
+        if not self.deepstack:
+            return self.connector(self.vision_model(patches))
+        model, rows = self.vision_model, []
+        x, turns = model.embeddings(patches), model.turns(patches)
+        for index, layer in enumerate(model.encoder.layers):
+            x = layer(x, *turns)
+            if str(index) in self.deepstack:
+                rows.append(self.deepstack[str(index)](x))
+        return torch.cat([self.connector(model.post_layernorm(x)), *rows], -1)
 
 
 def place_weights(trained: int, height: int, width: int) -> Tensor:

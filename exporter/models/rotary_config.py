@@ -120,6 +120,14 @@ def given_rope(fields: Fields) -> Fields:
     return rope_object(fields, "rope_scaling") or rope_object(fields, "rope_parameters")
 
 
+def of_text(fields: Fields) -> Fields:
+    """Returns the fields of a model that rotates by time, height and width, which all are the
+    position in a text: without the parts of the rotation that each has."""
+    of_images = ("mrope_section", "mrope_interleaved")
+    rope = {name: value for name, value in given_rope(fields).items() if name not in of_images}
+    return {**fields, "rope_parameters": rope, "rope_scaling": None}
+
+
 def rope_object(fields: Fields, name: str, within: str = "") -> Fields:
     """Returns a field that holds rotary fields; empty if it is missing or null."""
     rope = fields.get(name)

@@ -43,7 +43,7 @@ class SightSpec(LayerSizes):
 
     Attributes:
         scale_factor: patches of a square's side; a square is a row of the output.
-        text_size: numbers of such a row, the language model's hidden_size.
+        text_size: numbers of what the language model reads as a row, its hidden_size.
         image_token_id: the token that stands where a row does.
     """
 
@@ -54,6 +54,11 @@ class SightSpec(LayerSizes):
     vocab_size: int
     image_token_id: int
     tie_word_embeddings: bool = False
+
+    @property
+    def row_size(self) -> int:
+        """Numbers of a row of the output."""
+        return self.text_size
 
     @property
     def square(self) -> int:

@@ -25,6 +25,7 @@ _PROJECTOR: Mapping[str, Any] = {
     **{"projector_hidden_act": "gelu", "projector_hidden_size": 2560, "projector_bias": True},
     **{"projector_use_layernorm": True, "downsample_factor": 2},
 }
+_NORM_EPS = 1e-5
 _PLACES = {"vision_model.": "model.vision_tower.", "connector.": "model.multi_modal_projector."}
 
 
@@ -111,12 +112,16 @@ class Embeddings(nn.Module):
 
 
 class Connector(nn.Module):
-    def __init__(self, spec: TowerSpec) -> None:
+    def __init__(self, spec: TowerSpec, norm_eps: float | None) -> None:
+        """
+        Args:
+            norm_eps: of a norm of what is joined; None: there is none.
+        """
         super().__init__()
         self.square = spec.scale_factor**2
         self.approximate = ACTIVATIONS[spec.projector_hidden_act]
         size, hidden = spec.hidden_size * self.square, spec.projector_hidden_size
-        self.layer_norm = nn.LayerNorm(size) if spec.projector_use_layernorm else None
+        self.layer_norm = None if norm_eps is None else nn.LayerNorm(size, eps=norm_eps)
         self.linear_1 = nn.Linear(size, hidden, bias=spec.projector_bias)
         self.linear_2 = nn.Linear(hidden, spec.text_size, bias=spec.projector_bias)
 
@@ -135,7 +140,7 @@ class Tower(nn.Module):
     def __init__(self, spec: TowerSpec) -> None:
         super().__init__()
         self.vision_model = Siglip(spec, Embeddings(spec))
-        self.connector = Connector(spec)
+        self.connector = Connector(spec, _NORM_EPS if spec.projector_use_layernorm else None)
 
     def fit(self, side: int) -> None:
         """Prepares the weights, once they are loaded, for pictures of any size."""

@@ -3,6 +3,7 @@ of pictures or sound can stand beside those of tokens."""
 
 from torch import Tensor, nn
 
+from exporter.models.context import CachedContext, Context
 from exporter.models.decoder import CausalLM
 
 TOKEN_EMBEDDING, TEXT_DECODER = "token_embedding", "text_decoder"
@@ -26,7 +27,21 @@ class TokenEmbedding(_Part):
 
 class TextDecoder(_Part):
     """The decoder behind the embedding, over the cache of the whole model: its first input is
-    float32 (1, seq_len, hidden_size), the hidden states in front of the first layer."""
+    float32 (1, seq_len, row_size), the hidden states in front of the first layer, and then what is
+    added to those behind the first layer, behind the second, and so on, as far as rows reach."""
+
+    def __init__(self, whole: CausalLM, row_size: int) -> None:
+        super().__init__(whole)
+        self.row_size = row_size
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return tokens
+        size = self.config.hidden_size
+        return tokens if self.row_size == size else tokens[..., :size]
+
+    def run_layers(self, tokens: Tensor, x: Tensor, context: Context | CachedContext) -> Tensor:
+        size = self.config.hidden_size
+        for index, layer in enumerate(self.model.layers, start=1):
+            x = layer(x, context)
+            if index * size < self.row_size:
+                x = x + tokens[..., index * size : (index + 1) * size]
+        return x

@@ -64,6 +64,12 @@ class Plan:
         """Whether the file has the decoder in two parts as well."""
         return self.options.parts or self.sight is not None
 
+    @property
+    def row_size(self) -> int:
+        """Numbers of a row that the second part reads."""
+        own = self.checkpoint.config.hidden_size
+        return own if self.sight is None else self.sight.spec.row_size
+
     @cached_property
     def spec(self) -> DecoderSpec:
         """The decoder of the file, for its context."""

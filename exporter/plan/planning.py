@@ -44,7 +44,7 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
         sight = open_sight(directory, scheme, images, context, listener)
         text = with_pictures(plan.text, sight.settings.text.place)
         plan = replace(plan, sight=sight, text=text)
-        listener.note(picture_note(sight, plan.checkpoint.config.hidden_size, plan.max_context_len))
+        listener.note(picture_note(sight, plan.max_context_len))
         _require_unrotated_rows(plan)
     else:
         _refuse_vision_options(options)

@@ -1,10 +1,11 @@
 """Stores the weights of what sees as integers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from exporter.models import qwen_sight
 from exporter.module.quantize_layers import LayerQuantizer, linears_of, round_convolution
 from exporter.seeing.towers import Tower
 from quant.modules import set_weight
@@ -33,15 +34,23 @@ def quantize(
     numbers = sum(linear.weight.numel() for linear in linears_of(tower).values())
     quantizer = LayerQuantizer(scheme, scheme.type, ProgressMeter(numbers, progress))
     if scheme.needs_calibration:
-        model = tower.vision_model
+        model, deepstack = tower.vision_model, _deepstack(tower)
         states, turns = [model.embeddings(x) for x in tiles], [model.turns(x) for x in tiles]
         for index, layer in enumerate(model.encoder.layers):
             calls = [(x, *turn) for x, turn in zip(states, turns, strict=True)]
             states = quantizer.solve(f"layers.{index}", layer, layer, calls)
+            if str(index) in deepstack:
+                deep = deepstack[str(index)]
+                quantizer.solve(f"deepstack.{index}", deep, deep, [(x,) for x in states])
         last = [(model.post_layernorm(x),) for x in states]
         quantizer.solve("connector", tower.connector, tower.connector, last)
     else:
         quantizer.round(tower)
+
+
+def _deepstack(tower: Tower) -> Mapping[str, nn.Module]:
+    """Returns what projects the states of layers, by their numbers."""
+    return dict(tower.deepstack) if isinstance(tower, qwen_sight.Tower) else {}
 
 
 def _round_patches(embeddings: nn.Module) -> None:

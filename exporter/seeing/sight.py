@@ -119,14 +119,11 @@ def _tiles(
         return None
 
 
-def picture_note(sight: Sight, width: int, context: int) -> str:
-    """What a picture takes, as a sentence.
-
-    Args:
-        width: of the language model's rows.
-    """
+def picture_note(sight: Sight, context: int) -> str:
+    """What a picture takes, as a sentence."""
     settings = sight.settings
     side, rows = settings.side, sight.spec.rows(settings.side)
+    numbers = sight.spec.row_size
     if settings.patches is None:
         along = -(-settings.longest_edge // side)
         tiles, whole = along * along if settings.tiles and along > 1 else 0, rows
@@ -136,7 +133,7 @@ def picture_note(sight: Sight, width: int, context: int) -> str:
     positions, pixels = tiles * rows + whole, tiles * side**2 + whole * sight.spec.square**2
     return (
         f"A picture takes up to {positions} of the context's {context} positions, and up to "
-        f"{(3 * pixels + 4 * positions * width) / 1e6:.1f} MB of memory while a text has it."
+        f"{(3 * pixels + 4 * positions * numbers) / 1e6:.1f} MB of memory while a text has it."
     )
 
 

@@ -64,6 +64,15 @@ def qwen3_5() -> Any:
     return transformers.Qwen3_5ForConditionalGeneration(config)
 
 
+def qwen3_vl() -> Any:
+    vision = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=14)
+    vision |= dict(out_hidden_size=SHAPE["hidden_size"], deepstack_visual_indexes=[0])
+    config = transformers.Qwen3VLConfig(
+        text_config=TEXT, vision_config=vision, tie_word_embeddings=True, image_token_id=10
+    )
+    return transformers.Qwen3VLForConditionalGeneration(config)
+
+
 def gemma4() -> Any:
     vision = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
     config = transformers.Gemma4Config(
@@ -99,6 +108,7 @@ PARTS = {
     gemma4: {"audio_tower", "embed_audio", "embed_vision", "vision_tower"},
     mistral3: {"vision_tower", "multi_modal_projector"},
     qwen3_5: {"visual", "mtp"},
+    qwen3_vl: {"visual"},
 }
 
 

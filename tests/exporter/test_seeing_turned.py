@@ -1,5 +1,5 @@
-"""Qwen3.5 with sight: pictures whose rows rotate by time, row and column, with the tokens of
-transformers."""
+"""Qwen3.5 and Qwen3-VL with sight: pictures whose rows rotate by time, row and column, with the
+tokens of transformers."""
 
 import json
 import shutil
@@ -37,10 +37,12 @@ def export(directory: Path, name: str = "m.pte", **options: Any) -> Any:
     return export_model(ExportOptions(str(directory), out=directory / name, **known), Quiet())
 
 
-@pytest.fixture(scope="module")
-def turned(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Turned:
-    directory = tmp_path_factory.mktemp("qwen3_5")
-    model = models.write_turned(directory)
+@pytest.fixture(scope="module", params=["qwen3_5", "qwen3_vl"])
+def turned(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
+) -> Turned:
+    directory = tmp_path_factory.mktemp(request.param)
+    model = models.write_turned(directory, model_type=request.param)
     result = export(directory)
     vision = result.report["vision"]
     assert vision["delegation"]["calls"] == 1 and not vision["delegation"]["left"]
@@ -98,7 +100,9 @@ def test_numbers_are_those_of_transformers(turned: Turned) -> None:
     inputs = processor.inputs(directory, models.PLACE * len(images), images)
     names = "pixel_values", "image_grid_thw"
     with torch.no_grad():
-        features = model.model.get_image_features(*(inputs[name] for name in names)).pooler_output
+        seen = model.model.get_image_features(*(inputs[name] for name in names))
+    parts = seen.pooler_output, *getattr(seen, "deepstack_features", ())
+    features = [torch.cat(one, -1) for one in zip(*parts, strict=True)]
     blob = read_blob(pte, PICTURE)
     with Program(pte, threads=1) as forward:
         encode = forward.method("vision_encoder")
@@ -173,14 +177,24 @@ def test_pixels_are_those_of_transformers(
 
 
 @pytest.mark.parametrize(
-    ("name", "bits", "least"), [(None, 8, 0.995), *checked_rows([("gptq4", 4, 0.9)])]
+    ("model_type", "name", "bits", "least"),
+    [
+        ("qwen3_vl", "gptq4", 4, 0.9),
+        *checked_rows(
+            [
+                ("qwen3_vl", None, 8, 0.995),
+                ("qwen3_5", "gptq4", 4, 0.9),
+                ("qwen3_5", None, 8, 0.995),
+            ]
+        ),
+    ],
 )
 def test_what_sees_is_quantized(
-    cpp_build: Path, tmp_path: Path, name: str | None, bits: int, least: float
+    cpp_build: Path, tmp_path: Path, model_type: str, name: str | None, bits: int, least: float
 ) -> None:
     for index, size in enumerate([(64, 64), (31, 90), (80, 50), (40, 30), (20, 100)]):
         picture(*size).save(tmp_path / f"{index}.ppm")
-    models.write_turned(tmp_path / "model", factor=1)
+    models.write_turned(tmp_path / "model", factor=1, model_type=model_type)
     whole = export(
         tmp_path / "model",
         "q.pte",
@@ -196,6 +210,21 @@ def test_what_sees_is_quantized(
         assert list(runner.generate([{"image": tmp_path / "1.ppm"}, "Hm?"], **OPTIONS))
 
 
+@pytest.mark.parametrize("model_type", ["qwen3_5", *checked(["qwen3_vl"])])
+def test_without_vision(tmp_path: Path, model_type: str) -> None:
+    """The file of a directory that tells of nothing that sees, byte for byte."""
+    seeing, blind = tmp_path / "a" / "model", tmp_path / "b" / "model"
+    models.write_turned(seeing, model_type=model_type)
+    shutil.copytree(seeing, blind)
+    (blind / "preprocessor_config.json").unlink()
+    config = json.loads((seeing / "config.json").read_text())
+    (blind / "config.json").write_text(json.dumps({**config, "vision_config": None}))
+    files = [export(seeing, vision=False), export(blind)]
+    assert files[0].report["model"]["left_out"] == files[1].report["model"]["left_out"]
+    assert files[0].out.read_bytes() == files[1].out.read_bytes()
+
+
+@pytest.mark.parametrize("turned", ["qwen3_5"], indirect=True)
 def test_what_cannot_be_exported(turned: Turned, tmp_path: Path) -> None:
     directory = tmp_path / "model"
     shutil.copytree(turned[2], directory, ignore=shutil.ignore_patterns("*.pte"))
@@ -225,6 +254,11 @@ def test_configs_are_refused() -> None:
         name, value = fields.split()
         with pytest.raises(ExportError, match=sentence):
             qwen_sight.FAMILY.spec({**config, "vision_config": {**vision, name: int(value)}})
+    for layers in ([1, 0], [0, 3], [0, 0], [-1], [0.5]):
+        other = models.config("qwen3_vl").to_dict()
+        other["vision_config"]["deepstack_visual_indexes"] = layers
+        with pytest.raises(ExportError, match="deepstack_visual_indexes is .*, each once and in"):
+            qwen_sight.FAMILY.spec(other)
     wrong = {**text, "rope_parameters": {**rope, "mrope_section": [1, 2]}}
     with pytest.raises(ExportError, match="mrope_section is .1, 2.; it must be 3 numbers"):
         qwen_sight.FAMILY.spec({**config, "text_config": wrong})

@@ -8,12 +8,14 @@ import pytest
 import torch
 from support.families import FAMILIES
 from support.family_data import ACTIVATIONS, EITHER, Fields
+from support.headless_models import register as register_headless_models
 from torch import Tensor
 
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec, get_family
 
 transformers = pytest.importorskip("transformers")
+register_headless_models()
 
 LENGTH = 40  # past every window, every original context and any piece boundary
 PIECES = ((0, 1), (1, 3), (3, 10), (10, LENGTH))  # calls over a cache

@@ -1,5 +1,6 @@
-"""A small random Qwen3.5 that sees, in a directory of Hugging Face's form, and what its processor
-makes: its resizing by torchvision, which is no requirement here, is written again."""
+"""A small random Qwen3.5 or Qwen3-VL that sees, in a directory of Hugging Face's form, and what
+their processor makes: its resizing by torchvision, which is no requirement here, is written
+again."""
 
 import json
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 import transformers
 from PIL import Image
 from support.families.qwen3_5_text import QWEN3_5
+from support.families.qwen3_vl_text import SECTIONS
 from support.seeing_models import BYTES, END, IMAGE, START, write_tokenizer
 from torch import Tensor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
@@ -33,7 +35,7 @@ TEMPLATE = (
 )
 
 
-def config() -> Any:
+def config(model_type: str = "qwen3_5") -> Any:
     vision = {
         **{"depth": 2, "hidden_size": 48, "intermediate_size": 80, "num_heads": 3},
         **{"patch_size": PATCH, "num_position_embeddings": TRAINED**2, "out_hidden_size": 64},
@@ -42,20 +44,30 @@ def config() -> Any:
     rope |= {"mrope_section": [2, 1, 1], "mrope_interleaved": True}
     text = {
         **{"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2},
-        **{"num_attention_heads": 4, "num_key_value_heads": 2, **QWEN3_5},
-        **{"layer_types": ["linear_attention", "full_attention"], "rope_parameters": rope},
+        **{"num_attention_heads": 4, "num_key_value_heads": 2},
         **{"vocab_size": BYTES + len(SPECIAL), "max_position_embeddings": 2048},
         **{"pad_token_id": END, "bos_token_id": START, "eos_token_id": END},
     }
-    return transformers.Qwen3_5Config(
+    if model_type == "qwen3_5":
+        text |= {**QWEN3_5, "layer_types": ["linear_attention", "full_attention"]}
+        text |= {"rope_parameters": rope}
+    else:
+        vision |= {"depth": 3, "deepstack_visual_indexes": [0, 1]}
+        text |= {"num_hidden_layers": 3, "head_dim": 16, "tie_word_embeddings": True}
+        text |= {"rope_parameters": {**rope, "partial_rotary_factor": 1.0, **SECTIONS}}
+    return transformers.AutoConfig.for_model(
+        model_type,
         vision_config=vision,
         text_config=text,
         image_token_id=IMAGE,
         video_token_id=BYTES + len(SPECIAL) - 1,
+        tie_word_embeddings=model_type == "qwen3_vl",
     )
 
 
-def write_turned(directory: Path, factor: float = 8, **fields: Any) -> Any:
+def write_turned(
+    directory: Path, factor: float = 8, model_type: str = "qwen3_5", **fields: Any
+) -> Any:
     """Writes a checkpoint, and returns transformers' model of it.
 
     Args:
@@ -63,7 +75,7 @@ def write_turned(directory: Path, factor: float = 8, **fields: Any) -> Any:
         fields: of the processor of pictures.
     """
     torch.manual_seed(5)
-    model = transformers.Qwen3_5ForConditionalGeneration(config()).eval()
+    model = transformers.AutoModelForImageTextToText.from_config(config(model_type)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1 and "embed_tokens" not in name and "conv1d" not in name:

@@ -9,7 +9,7 @@ from exporter.errors import ExportError
 from exporter.models.config import decoder, mlp, unrotated_attention
 from exporter.models.family import Family
 from exporter.models.fields import FULL, count, flag, layer_types, refuse
-from exporter.models.rotary_config import given_rope, rotary
+from exporter.models.rotary_config import of_text, rotary
 from exporter.models.spec import DecoderSpec, DeltaSpec, LayerSpec
 from exporter.models.tensor_layout import Stored
 
@@ -29,14 +29,10 @@ DEFAULTS = {
     "linear_num_key_heads": 16,
     "linear_num_value_heads": 32,
 }
-# Which part of the rotation is by time, by height and by width: in a text all are the position.
-_OF_IMAGES = ("mrope_section", "mrope_interleaved")
 
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
-    fields = {**DEFAULTS, **config}
-    of_text = {name: value for name, value in given_rope(fields).items() if name not in _OF_IMAGES}
-    fields |= {"rope_parameters": of_text, "rope_scaling": None}
+    fields = of_text({**DEFAULTS, **config})
     refuse(fields, "hidden_act", "silu", "swish")  # that of the convolution too
     refuse(fields, "attn_output_gate", True)
     bias = flag(fields, "attention_bias")

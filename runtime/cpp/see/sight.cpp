@@ -17,6 +17,7 @@ namespace {
 using executorch::aten::ScalarType;
 using executorch::extension::from_blob;
 using executorch::runtime::EValue;
+using executorch::runtime::TensorInfo;
 
 // Of pictures that nothing holds; of all.
 constexpr size_t kRecentBytes = size_t{64} << 20, kMostBytes = size_t{1} << 30;
@@ -30,6 +31,12 @@ const float* numbers_of(const std::vector<EValue>& outputs, size_t count) {
   const bool fits =
       tensor.scalar_type() == ScalarType::Float && static_cast<size_t>(tensor.numel()) == count;
   return fits ? tensor.const_data_ptr<float>() : nullptr;
+}
+
+/// Numbers of a row of a tensor (1, count, width) of float32; 0: it is another.
+size_t row_width(const executorch::runtime::Result<TensorInfo>& rows) {
+  if (!rows.ok() || rows->scalar_type() != ScalarType::Float || rows->sizes().size() != 3) return 0;
+  return static_cast<size_t>(rows->sizes()[2]);
 }
 
 Status failed(const char* method, const std::string& reason) {
@@ -60,15 +67,14 @@ Result<std::shared_ptr<Sight>> Sight::load(OpenProgram& program) {
 }
 
 Status Sight::read_width() {
-  const auto meta = program_.meta(kDecoder);
-  if (meta && meta->num_inputs() == 2) {
-    const auto rows = meta->input_tensor_meta(0);
-    if (rows.ok() && rows->scalar_type() == ScalarType::Float && rows->sizes().size() == 3) {
-      width_ = static_cast<size_t>(rows->sizes()[2]);
-    }
+  const auto decoder = program_.meta(kDecoder), embedding = program_.meta(kEmbedding);
+  if (decoder && decoder->num_inputs() == 2) width_ = row_width(decoder->input_tensor_meta(0));
+  if (embedding && embedding->num_outputs() == 1) {
+    token_width_ = row_width(embedding->output_tensor_meta(0));
   }
-  if (width_ > 0) return {};
-  return Status::error(program_.file().path() + " has no method " + kDecoder +
+  if (width_ > 0 && token_width_ > 0 && token_width_ <= width_) return {};
+  return Status::error(program_.file().path() + " has no methods " + kEmbedding +
+                       "(tokens) -> rows and " + kDecoder +
                        "(rows, input_pos) -> logits: export it again");
 }
 
@@ -211,9 +217,12 @@ Status Sight::embed(const int64_t* tokens, size_t count, float* rows) {
   const Recorder::Call call(program_.recorder(), "run", static_cast<int64_t>(count), kEmbedding);
   const auto outputs = program_.execute(kEmbedding, {EValue(*input)});
   if (!outputs.ok()) return failed(kEmbedding, outputs.message());
-  const float* numbers = numbers_of(*outputs, count * width_);
+  const float* numbers = numbers_of(*outputs, count * token_width_);
   if (numbers == nullptr) return misfit(kEmbedding, program_.file().path());
-  std::copy_n(numbers, count * width_, rows);
+  for (size_t i = 0; i < count; ++i) {
+    float* row = std::copy_n(numbers + i * token_width_, token_width_, rows + i * width_);
+    std::fill_n(row, width_ - token_width_, 0.0F);
+  }
   return {};
 }
 

@@ -77,7 +77,7 @@ class Sight {
   Status read_width();
   std::shared_ptr<SeenPicture> find(int64_t row) const;
   Status compute_tile(SeenPicture* picture, size_t tile);
-  /// Writes the rows of tokens.
+  /// Writes the rows of tokens; what is added behind layers is 0.
   Status embed(const int64_t* tokens, size_t count, float* rows);
   /// Of a picture, with the rows that it will have.
   size_t bytes(const SeenPicture& picture) const {
@@ -90,7 +90,8 @@ class Sight {
 
   OpenProgram& program_;
   const PictureSettings settings_;
-  size_t width_ = 0;           ///< of a row
+  size_t width_ = 0;           ///< of a row, with what is added behind layers
+  size_t token_width_ = 0;     ///< of a token's
   size_t vocab_size_ = 0;      ///< 0: the methods are not loaded
   std::vector<float> logits_;  ///< of segments
   mutable platform::Mutex mutex_;
