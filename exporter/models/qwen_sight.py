@@ -127,12 +127,13 @@ def _deep(own: Mapping[str, Any], text: Mapping[str, Any]) -> tuple[int, ...]:
         own: the fields of vision_config.
         text: those of the language model.
     """
-    layers = list(own.get(_DEEP, _DEEP_LAYERS))
+    given = own.get(_DEEP, _DEEP_LAYERS)
+    layers = list(given) if isinstance(given, list | tuple) else [given]
     depth, behind = count(own, "depth"), count(text, "num_hidden_layers")
     counted = all(type(layer) is int and 0 <= layer < depth for layer in layers)
     if not counted or layers != sorted(set(layers)) or len(layers) > behind:
         raise ExportError(
-            f"{_DEEP} is {layers}; it must be layers from 0 to {depth - 1}, each once and in "
+            f"{_DEEP} is {given}; it must be layers from 0 to {depth - 1}, each once and in "
             f"order, and at most {behind}, as many as the language model has."
         )
     return tuple(layers)

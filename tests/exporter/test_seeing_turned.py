@@ -254,7 +254,7 @@ def test_configs_are_refused() -> None:
         name, value = fields.split()
         with pytest.raises(ExportError, match=sentence):
             qwen_sight.FAMILY.spec({**config, "vision_config": {**vision, name: int(value)}})
-    for layers in ([1, 0], [0, 3], [0, 0], [-1], [0.5]):
+    for layers in ([1, 0], [0, 3], [0, 0], [-1], [0.5], [[0]], None, "0"):
         other = models.config("qwen3_vl").to_dict()
         other["vision_config"]["deepstack_visual_indexes"] = layers
         with pytest.raises(ExportError, match="deepstack_visual_indexes is .*, each once and in"):
@@ -262,3 +262,15 @@ def test_configs_are_refused() -> None:
     wrong = {**text, "rope_parameters": {**rope, "mrope_section": [1, 2]}}
     with pytest.raises(ExportError, match="mrope_section is .1, 2.; it must be 3 numbers"):
         qwen_sight.FAMILY.spec({**config, "text_config": wrong})
+
+
+@pytest.mark.parametrize("model_type", ["qwen3_5", "qwen3_vl"])
+def test_fields_that_are_not_stored_are_those_of_transformers(model_type: str) -> None:
+    text = {"hidden_size": 4096, "num_hidden_layers": 32}
+    sparse = {
+        "model_type": model_type,
+        "text_config": {**text, "model_type": f"{model_type}_text", "vocab_size": 300000},
+        "vision_config": {"out_hidden_size": 4096},
+    }
+    whole = transformers.AutoConfig.for_model(**sparse).to_dict()
+    assert qwen_sight.FAMILY.spec(sparse) == qwen_sight.FAMILY.spec(whole)
