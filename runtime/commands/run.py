@@ -8,9 +8,11 @@ import click
 from click.core import ParameterSource
 from rich.table import Table
 
+from exporter.catalogue.names import check_model
 from exporter.command_line.brief import BriefCommand
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.version import version_option
+from exporter.errors import ExportError
 from runtime.commands.cached_model import exported, models_directory
 from runtime.commands.results import become_runner, fail
 from runtime.errors import RunnerError
@@ -106,6 +108,10 @@ def _find(model: str, quant: str, chat_template: Path | None, quiet: bool) -> Pa
     if not model.endswith(".pte"):
         if chat_template is not None and not chat_template.is_file():
             fail(RunnerError(f"{chat_template} does not exist: name a file of Jinja"), 2)
+        try:
+            check_model(model)
+        except ExportError as error:
+            fail(error, 2)
         return exported(model, quant, chat_template, quiet)
     source = click.get_current_context().get_parameter_source
     for name in ("quant", "chat_template"):
@@ -125,7 +131,6 @@ def _prompt(prompt: str | None, prompt_file: str | None) -> Sequence[str]:
 
 def _has_template(file: Path) -> bool:
     """Whether the runner can chat with the model."""
-    from exporter.errors import ExportError
     from exporter.file.pte import read_report
 
     try:

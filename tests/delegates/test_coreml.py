@@ -353,7 +353,7 @@ def test_a_refusal_of_the_converter_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_stories_through_the_complete_pipeline(shared_data: Path, tmp_path: Path) -> None:
     kept: list[CausalLM] = []
     real_capture = exporter.capture.program.capture

@@ -21,7 +21,7 @@ from runtime import Transcriber
 
 pytest.importorskip("transformers")
 from support import moonshine_models as models  # noqa: E402  (needs transformers)
-from support.tiers import checked
+from support.tiers import soaked
 
 SPECIAL = range(models.START, models.VOCABULARY)
 
@@ -132,7 +132,7 @@ def test_what_is_refused(exported: tuple[Path, Any], cpp_build: Path, tmp_path: 
         path.write_text(before)
 
 
-@pytest.mark.parametrize("name", ["rtn8", *checked(["gptq4"])])
+@pytest.mark.parametrize("name", ["rtn8", *soaked(["gptq4"])])
 def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
     """The file computes what the model of integers does, in one call a method, and is smaller."""
     model = models.write_moonshine(tmp_path, hidden_size=128, intermediate_size=256)

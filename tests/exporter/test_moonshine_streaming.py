@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.exported import Quiet
 from support.hearing import RATE, run, spoken, transcribe, write_wav
-from support.tiers import checked
+from support.tiers import soaked
 
 from exporter.errors import ExportError
 from exporter.hearing.pipeline import HearingOptions, export_hearing
@@ -176,7 +176,7 @@ def test_text_of_standard_input(
         assert refused.returncode and sentence in refused.stderr, refused.stderr
 
 
-@pytest.mark.parametrize("name", ["rtn8", *checked(["gptq4"])])
+@pytest.mark.parametrize("name", ["rtn8", *soaked(["gptq4"])])
 def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
     """The file computes what the model of integers does, in one call a method, in steps too."""
     encoder = {"hidden_size": 96, "intermediate_size": 192, "num_attention_heads": 4}

@@ -20,7 +20,7 @@ from runtime import Transcriber
 
 pytest.importorskip("transformers")
 from support import parakeet_models as models  # noqa: E402  (needs transformers)
-from support.tiers import checked
+from support.tiers import soaked
 
 STATE = 0.08  # seconds of sound of one
 ODD: dict[str, Any] = {"attention_bias": False, "convolution_bias": False, "scale_input": False}
@@ -155,7 +155,7 @@ def test_what_is_refused(exported: tuple[Path, Any, Any], cpp_build: Path, tmp_p
         path.write_text(before)
 
 
-@pytest.mark.parametrize("name", ["rtn8", *checked(["gptq4"])])
+@pytest.mark.parametrize("name", ["rtn8", *soaked(["gptq4"])])
 def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
     """The file computes what the model of integers does, in one call, and is smaller."""
     model, _ = models.write_parakeet(tmp_path, hidden_size=128, intermediate_size=512)

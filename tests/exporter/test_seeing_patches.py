@@ -12,7 +12,7 @@ import torch
 from support import patched_models as models
 from support.exported import Quiet
 from support.pictures import picture
-from support.tiers import checked_rows
+from support.tiers import soaked_rows
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
@@ -115,7 +115,7 @@ def test_sessions_hold_wholes_of_any_size(patched: Patched, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "bits", "least"), [(None, 8, 0.995), *checked_rows([("gptq4", 4, 0.9)])]
+    ("name", "bits", "least"), [(None, 8, 0.995), *soaked_rows([("gptq4", 4, 0.9)])]
 )
 def test_what_sees_is_quantized(
     cpp_build: Path, tmp_path: Path, name: str | None, bits: int, least: float

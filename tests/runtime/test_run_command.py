@@ -78,7 +78,7 @@ def test_a_file_with_a_template_chats(cpp_build: Path, chat_pte: Path, cache: Pa
         (["x.pte", "--quant", "rtn4"], "Error: --quant has no effect on a .pte; leave it out."),
         (["x.pte"], "runtime: x.pte does not exist: give a .pte file"),
         (["llama3", "--quant", "rtn3", "--quiet"], "Error: scheme 'rtn3' is not supported"),
-        (["nosuch", "--quiet"], "Error: There is no model 'nosuch'"),
+        (["nosuch"], "runtime: There is no model 'nosuch'"),
         (["llama3", "--chat-template", "no.j"], "runtime: no.j does not exist"),
     ],
 )
