@@ -22,7 +22,7 @@ from pathlib import Path
 
 from support.fuzz_corpora import corpora
 
-from runtime.build import find_tool
+from runtime.build import find_dr_libs, find_tool
 from runtime.executorch_package import find_executorch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +42,9 @@ READERS = {  # the sources that a target reads bytes with, below runtime/cpp
         *("sound/log_mel.cpp", "sound/waveform.cpp"),
     ],
     "signature": ["trust/public_key.cpp", "trust/signature_file.cpp"],
-    "sound": [f"sound/{name}.cpp" for name in "pcm resampled_sound sound_file wav".split()],
+    "sound": [
+        f"sound/{name}.cpp" for name in "compressed pcm resampled_sound sound_file wav".split()
+    ],
     "tokenizer": ["tokenizer/*.cpp"],
 }
 TARGETS = list(READERS)
@@ -56,6 +58,7 @@ def build(targets: list[str]) -> None:
         "CMAKE_MAKE_PROGRAM": find_tool("ninja"),
         "CMAKE_CXX_COMPILER": "clang++",
         "executorch_DIR": find_executorch() / "share" / "cmake",
+        **find_dr_libs(),
     }
     options = [f"-D{name}={value}" for name, value in settings.items()]
     subprocess.run([*configure, *options], check=True)
