@@ -268,6 +268,7 @@ def sounds() -> list[bytes]:
     samples = np.arange(1200, dtype="<i2").reshape(600, 2)
     compressed = [flac(samples, 8000), flac(samples[:0], 8000), silent_mp3(3), b"ID3" + bytes(40)]
     files += [*compressed, *(one[:-9] for one in compressed), b"fLaC and no more"]
+    files += [riff(1, 1, 1, 1, data), flac(samples, 8000, 1 << 35), flac(samples, 655350)]  # long
     return [*files, riff(0xFFFE, 1, 2, 44100, data, extensible)]
 
 
