@@ -100,7 +100,7 @@ def build(
     settings: dict[str, Path | str] = {
         **_find_compiler(preset),
         **_find_executorch(preset, source),
-        **_find_dr_libs(),
+        **find_dr_libs(),
         "THIMBLE_JNI_INCLUDE": _find_jni(preset),
         "CMAKE_MAKE_PROGRAM": ninja,
         "THIMBLE_VERSION": version(),
@@ -185,7 +185,7 @@ def _find_jni(preset: str) -> str:
     return ";".join(str(folder) for folder in (include, *sorted(include.glob("*/"))))
 
 
-def _find_dr_libs() -> dict[str, Path | str]:
+def find_dr_libs() -> dict[str, Path | str]:
     """Returns the setting of the folder that the environment names, if it names one."""
     named = os.environ.get(_DR_LIBS)
     if not named:

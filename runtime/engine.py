@@ -239,7 +239,7 @@ class _Work:
         with self._changed:
             self._handle, running = None, list(self._running.values())
         for generation in running:
-            generation._end(_NO_MEMORY.encode(), b'{"stop_reason": "interrupted"}', None)
+            generation._end(_NO_MEMORY, {"stop_reason": "interrupted"})
         raise MemoryError(_NO_MEMORY)
 
     def _run(self) -> None:

@@ -7,3 +7,6 @@ class RunnerError(RuntimeError):
 
 class BuildError(RuntimeError):
     """The C++ cannot be built."""
+
+
+NO_MEMORY = "there is not enough memory: free some, or ask for less"

@@ -1,5 +1,6 @@
 """A request at work in an Engine."""
 
+import ctypes
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from runtime.binding.answer_stream import Pieces, Special, piece_of
 from runtime.binding.library import EndCallback, TextCallback
 from runtime.binding.logprobs import TokenLogprob, collector
-from runtime.errors import RunnerError
+from runtime.errors import NO_MEMORY, RunnerError
 
 
 class Generation:
@@ -41,7 +42,7 @@ class Generation:
             lambda text, size, _: self._take(Special(piece_of(text, size)))
         )
         self._on_token = collector(self.logprobs)
-        self._on_end = EndCallback(self._end)
+        self._on_end = EndCallback(self._take_end)
 
     def __iter__(self) -> Iterator[str]:
         """Iterates over the text that was not taken yet.
@@ -87,12 +88,20 @@ class Generation:
                 self._wanted, self._broken = None, error
         return int(not self._stopped)
 
-    def _end(self, error: bytes | None, stats: bytes, _context: Any) -> None:
-        self.stats = json.loads(stats)
-        if self._stopped and self.stats["stop_reason"] == "interrupted":
-            self.stats["stop_reason"] = "stop"
+    def _take_end(self, error: int | None, stats: int, _context: Any) -> None:
+        try:
+            told = json.loads(ctypes.string_at(stats))
+            failed = ctypes.string_at(error).decode("utf-8", "replace") if error else None
+        except MemoryError:  # an end that is not told would be waited for
+            told, failed = {"stop_reason": "interrupted"}, NO_MEMORY
+        self._end(failed, told)
+
+    def _end(self, error: str | None, stats: dict[str, Any]) -> None:
+        self.stats = stats
+        if self._stopped and stats["stop_reason"] == "interrupted":
+            stats["stop_reason"] = "stop"
         self._forget(self)
-        failed = None if error is None else RunnerError(error.decode("utf-8", "replace"))
+        failed = None if error is None else RunnerError(error)
         self._pieces.end(self._broken or failed)
         self._report()
 

@@ -51,12 +51,14 @@ def parsed(path: Path) -> Any:
         TokenizerError: the file is damaged.
     """
     model = PROTOS.ModelProto()
+    damaged = f"{path} is not a readable SentencePiece model: download the file again."
     try:
         model.ParseFromString(path.read_bytes())
     except DecodeError:
-        raise TokenizerError(
-            f"{path} is not a readable SentencePiece model: download the file again."
-        ) from None
+        raise TokenizerError(damaged) from None
+    texts = [model.trainer_spec.unk_surface, *(piece.piece for piece in model.pieces)]
+    if not all(isinstance(text, str) for text in texts):  # protobuf gives bytes that are not UTF-8
+        raise TokenizerError(damaged)
     return model
 
 

@@ -102,7 +102,7 @@ TokenCallback = ctypes.CFUNCTYPE(
 
 WantedCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
-EndCallback = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+EndCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class EngineOptions(ctypes.Structure):

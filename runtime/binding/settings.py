@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runtime.binding.c_arguments import text_of
 from runtime.binding.library import ERROR_SIZE, WantedCallback, library
-from runtime.errors import RunnerError
+from runtime.errors import NO_MEMORY, RunnerError
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Settings:
         """
         lib = library()
         settings = lib.thimble_settings_new()
+        if not settings:
+            raise RunnerError(NO_MEMORY)
         try:
             for name, number in self.numbers.items():
                 _set(lib.thimble_settings_number, settings, name.encode(), number)

@@ -2,6 +2,7 @@
 
 import os
 import queue
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -174,13 +175,14 @@ class Ended:
 def run_process(
     run: Callable[[Connection, ModelOptions], None], connection: Connection, options: ModelOptions
 ) -> None:
-    """Runs a model in a process of its own, which ends where one of its threads fails: what waits
-    for that thread would wait for ever, and the server starts another process."""
-    threading.excepthook = _end_process
+    """Runs a model in a process of its own, which ends where one of its threads fails or cannot
+    begin, or a function that the library calls: what waits for that would wait for ever, and the
+    server starts another process."""
+    threading.excepthook = sys.unraisablehook = _end_process
     run(connection, options)
 
 
-def _end_process(failure: threading.ExceptHookArgs) -> None:
+def _end_process(failure: "threading.ExceptHookArgs | sys.UnraisableHookArgs") -> None:
     try:
         traceback.print_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
     finally:
@@ -275,7 +277,8 @@ class _Requests:
         if request.id in self._gone:
             generation.cancel()
         self._news.put(Accepted(request.id, scores))
-        self._news.put(request.id)  # for what came before
+        for _ in range(2):  # for the text that came before, and for an error behind it
+            self._news.put(request.id)
 
     def _coded(self, command: Encode | Decode) -> Coded | Refused:
         try:

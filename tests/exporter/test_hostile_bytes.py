@@ -281,6 +281,15 @@ def test_any_bytes_of_a_tokenizer(kind: str, tmp_path: Path) -> None:
     check()
 
 
+@pytest.mark.parametrize("text", [b"the", b"surface"])
+def test_a_text_of_sentencepiece_that_is_not_utf8(text: bytes, tmp_path: Path) -> None:
+    content = train_sentencepiece(model_type="bpe", vocab_size=300, unk_surface="surface")
+    assert text in content
+    (tmp_path / "tokenizer.model").write_bytes(content.replace(text, b"\xff" + text[1:], 1))
+    with pytest.raises(ExportError, match="is not a readable SentencePiece model"):
+        compile_tokenizer(tmp_path)
+
+
 def test_any_key_to_sign_with(tmp_path: Path) -> None:
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
     path = tmp_path / "key"

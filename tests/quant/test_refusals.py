@@ -8,6 +8,7 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 from support.quantization import CONFIG, empty_model, random_weights, tokens
+from support.small_disk import small_disk
 
 from quant.cache.store import Cache
 from quant.commands.checks import read_text
@@ -92,6 +93,22 @@ def test_a_run_that_kept_nothing_has_failed(
         f"Error: {place} could not store all layers; free some space, or choose another place with "
         "--cache."
     )
+
+
+def test_a_run_on_a_full_disk_loses_nothing(
+    one_layer_checkpoint: Path, calibration_text: Path, tmp_path: Path
+) -> None:
+    """What was cached before stays, and no part of a layer is left."""
+    cache = Cache(tmp_path)
+    cache.store("old", {"weight": torch.arange(9.0)}, "layer")
+    with small_disk(1000):
+        result = fill(one_layer_checkpoint, calibration_text, "--cache", tmp_path)
+    assert result.exit_code == 1 and result.stdout == ""
+    assert result.stderr.count(f"{tmp_path} cannot store more (File too large)") == 1
+    assert f"Error: {tmp_path} could not store all layers; " in result.stderr.splitlines()[-1]
+    entries = cache.entries()  # a small one fits
+    assert all(entry.sound for entry in entries) and "old" in {entry.key for entry in entries}
+    assert len(list((tmp_path / "layers").iterdir())) == len(entries)
 
 
 @pytest.mark.parametrize("command", ["eval", "compare"])

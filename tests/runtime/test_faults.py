@@ -77,9 +77,10 @@ def test_every_allocation_of_a_call(faults: Faults, step: int) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     said = json.loads(ended.stdout)
-    assert said.keys() == {"load", "generate", "save", "restore", "fork", "constrain"}
+    assert said.keys() == {"load", "generate", "save", "restore", "set", "fork", "constrain"}
     for sentences in said.values():
         assert "" in sentences and all("\n" not in sentence for sentence in sentences)
+        assert not any("export it" in sentence for sentence in sentences)  # the file is sound
     assert any("there is not enough memory" in sentence for sentence in said["load"])
 
 

@@ -21,6 +21,58 @@ OBJECTS = {
 }
 KINDS: tuple[dict[str, object], ...] = (NUMBERS, TEXTS, LISTS, OBJECTS)
 VALUES = ["ab", "", 1, 2.5, -7, True, None, [], [1, 2], {"a": 1}, {"x": True}]
+# Of each keyword, two values that an allOf joins.
+JOINED: dict[str, tuple[object, object]] = {
+    "type": (["number", "null", "string"], ["integer", "string"]),
+    "enum": ([1, 2, "a", None], [2, "a", 2.0]),
+    "const": (1, 2),
+    "required": (["a"], ["b", "a"]),
+    "properties": ({"a": {"minLength": 1}}, {"a": {"maxLength": 3}, "b": {}}),
+    "items": ({"type": "integer"}, {"minimum": 3}),
+    "prefixItems": ([{"type": "integer"}], [{}, {"type": "null"}]),
+    "pattern": ("^a", "b$"),
+    "format": ("date", "time"),
+    "not": ({"type": "null"}, {"anyOf": [{"const": 1}, {"type": "boolean"}]}),
+    "anyOf": ([{"type": "null"}, {"const": 3}], [{"type": "integer"}, {}]),
+    "oneOf": ([{"type": "null"}] * 40, [{"type": "integer"}] * 40),
+    "multipleOf": (3, 5),
+    "uniqueItems": (True, False),
+}
+NOTS = (
+    *({"not": value} for value in ({"pattern": "a"}, {"required": ["a"]}, {"minimum": 3}, {})),
+    {"type": "string", "not": {"pattern": "^a"}, "maxLength": 4},
+    {"type": "object", "not": {"required": ["a"]}, "properties": {"a": {}, "b": {}}},
+    {"type": "integer", "not": {"enum": [0, 5, "a"]}, "minimum": -3, "maximum": 9},
+    {"type": "integer", "not": {"enum": [0]}, "multipleOf": 7},
+    {"type": ["array", "boolean"], "not": {"enum": [[1], True, None]}},
+)
+WRONG = (
+    *({key: 5} for key in ("anyOf", "enum", "required", "prefixItems", "$ref", "type", "format")),
+    *({key: "a"} for key in ("minimum", "minItems", "maxLength", "multipleOf", "items", "not")),
+    *({"minItems": 1.5}, {"minimum": 10**500}, {"multipleOf": 1 / 3}, {"maxLength": 10**16}),
+    *({"pattern": "("}, {"pattern": 5}, {"patternProperties": {"(": {}}}, {"properties": [1]}),
+    {"items": [{}, {"type": "null"}], "additionalItems": {"type": "integer"}},
+    {"items": {"enum": [1, 1, 2, "a", None]}, "uniqueItems": True, "minItems": 2, "maxItems": 3},
+    {"propertyNames": {"enum": ["a", "b"]}, "enum": [{"a": 1}, {"c": [1, {"b": None}]}]},
+)
+GUIDANCE: tuple[object, ...] = (
+    *({"string_quote": "'"}, {"string_quote": "<|b|>"}, {"string_quote": ""}, {"else": 1}, 5),
+    *({"key_separator": " ?}"}, {"item_separator": "("}, {"item_separator": ""}),
+    {"coerce_one_of": True, "whitespace_flexible": True},
+)
+# Calls of models whose arguments are no JSON.
+TEXTS_AROUND = {"before_name": "<", "before_value": ">", "behind_value": "</p>", "between": "\n"}
+FORMS = (
+    {**TEXTS_AROUND, "raw_strings": True, "python_values": True},
+    *({**TEXTS_AROUND, "python_values": True}, {"before_value": "="}, {"raw_strings": True}, 5),
+)
+ARGUMENTS = {
+    "properties": {
+        **{"s": {"type": "string"}, "n": {"type": ["number", "null"]}, "l": {"enum": [True, "x"]}},
+        **{"e": {"const": {"a": [1, "</p>"]}}, "any": {}, "o": {"type": "object"}},
+    },
+    "required": ["s", "e"],
+}
 FURTHER: tuple[object, ...] = (
     *({"enum": VALUES, **kind} for kind in KINDS),
     *({"allOf": [{"enum": VALUES}, kind, {"not": {"const": 1}}]} for kind in KINDS),
@@ -53,6 +105,11 @@ FURTHER: tuple[object, ...] = (
     {"const": "a\u00e9\U0001f600\u0001"},
     True,
     False,
+    *({"allOf": [{key: one}, {key: other}]} for key, (one, other) in JOINED.items()),
+    *NOTS,
+    *WRONG,
+    *({**OBJECTS, "x-guidance": options} for options in GUIDANCE),
+    *({**ARGUMENTS, "x-guidance": {"arguments": form}} for form in FORMS),
 )
 REGEXES = (
     r"(?:a|b*c){2,4}[^\d\s]+\.?",

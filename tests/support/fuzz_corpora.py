@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from executorch.exir._serialize._program import deserialize_pte_binary
 from PIL import Image
 from support import patched_models
+from support.compressed_sound import flac, silent_mp3
 from support.fuzz_constraints import constraints
 from support.random_tokenizers import first_random_tokenizer
 from support.seeing_models import TEMPLATE as OF_PICTURES
@@ -258,11 +259,16 @@ def pictures() -> list[bytes]:
 
 
 def sounds() -> list[bytes]:
-    """Of every type of sample, at the target's rate and another, and with a longer format."""
+    """Of every type of sample, at the target's rate and another, and with a longer format; FLAC and
+    MP3, complete and cut."""
     data = bytes(range(240))
     forms = (1, 1, 1), (1, 2, 2), (1, 1, 3), (1, 1, 4), (3, 1, 4), (3, 2, 8)
     files = [riff(*form, rate, data) for form in forms for rate in (8000, 11025)]
     extensible = struct.pack("<HHIH14x", 22, 16, 4, 1)
+    samples = np.arange(1200, dtype="<i2").reshape(600, 2)
+    compressed = [flac(samples, 8000), flac(samples[:0], 8000), silent_mp3(3), b"ID3" + bytes(40)]
+    files += [*compressed, *(one[:-9] for one in compressed), b"fLaC and no more"]
+    files += [riff(1, 1, 1, 1, data), flac(samples, 8000, 1 << 35), flac(samples, 655350)]  # long
     return [*files, riff(0xFFFE, 1, 2, 44100, data, extensible)]
 
 

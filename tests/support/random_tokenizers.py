@@ -31,6 +31,7 @@ _PATTERNS = (
     r"[^\r\n\p{L}\p{N}]?\p{Lu}+",
     r"a+b?|(?=x)x",
 )
+_MODELS = ("BPE", "Unigram", "WordPiece", "WordLevel")
 _BYTE_TOKENS = tuple(f"<0x{value:02X}>" for value in range(256))
 _NAMES = ("<s>", "</s>", "<unk>", "[UNK]", "<mask>", "<tool_call>", "<|im_start|>", "été", "the")
 
@@ -101,7 +102,7 @@ def random_sentencepiece(seed: int) -> tuple[dict[str, object], bytes]:
 def random_tokenizer(seed: int) -> str:
     """The text of a `tokenizer.json`."""
     chance = random.Random(f"tokenizer {seed}")
-    kind = chance.choice(("BPE", "BPE", "BPE", "Unigram", "WordPiece", "WordLevel"))
+    kind = chance.choice(("BPE", "BPE", *_MODELS))
     tokenizer = Tokenizer(_model(kind))
     if chance.random() < 0.75:
         tokenizer.normalizer = _some(chance, _normalizer, normalizers.Sequence)
@@ -125,10 +126,11 @@ def random_tokenizer(seed: int) -> str:
 
 @cache
 def first_random_tokenizer(kind: str) -> str:
-    """The one of the lowest seed with such a model or step."""
+    """The one of the lowest seed with such a model or, if no model is of that name, such a step."""
     for seed in range(100):
         document = random_tokenizer(seed)
-        if f'"type": "{kind}"' in document:
+        model = json.loads(document)["model"]["type"]
+        if model == kind or (kind not in _MODELS and f'"type": "{kind}"' in document):
             return document
     raise ValueError(f"no tokenizer of the first 100 has a {kind}")
 

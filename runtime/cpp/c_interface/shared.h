@@ -38,6 +38,7 @@ struct thimble_runner {
   std::unique_ptr<thimble::Runner> runner;
   std::string stats;
   thimble_settings settings;
+  bool lost_settings = false;  ///< there was no memory for those that it was given
   std::atomic<bool> interrupted{false};
   thimble::ConstraintText constraint_text;
   std::unique_ptr<thimble::Constraint> constraint;
@@ -200,6 +201,7 @@ inline TextCallback to_callback(thimble_text_callback on_text, void* context) {
 /// With the constraint, and what interrupts it.
 inline GenerateOptions generate_options(const thimble_options& options,
                                         const thimble_runner& runner) {
+  if (runner.lost_settings) throw std::bad_alloc();
   GenerateOptions generate = to_generate(options, runner.settings);
   generate.constraint = runner.constraint.get();
   generate.interrupted = &runner.interrupted;

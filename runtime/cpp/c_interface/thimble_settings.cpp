@@ -12,6 +12,8 @@ namespace {
 using thimble::check;
 using thimble::given;
 using thimble::report;
+using thimble::run_guarded;
+using thimble::Status;
 
 thimble_token to_c(const thimble::TokenLogprob& token) {
   return {token.token, token.logprob, token.text.data(), token.text.size()};
@@ -25,21 +27,21 @@ void thimble_settings_free(thimble_settings* settings) { delete settings; }
 
 int thimble_settings_number(thimble_settings* settings, const char* name, double value, char* error,
                             size_t error_size) {
-  const thimble::Status named = given({{"settings", settings}, {"name", name}});
-  if (report(named, error, error_size) != 0) return 1;
-  const thimble::AnswerNumber* number = thimble::find_answer_number(name);
-  if (number == nullptr) {
-    std::string names;
-    for (const thimble::AnswerNumber& one : thimble::answer_numbers()) {
-      names += (names.empty() ? "" : ", ") + std::string(one.name);
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status named = given({{"settings", settings}, {"name", name}});
+    if (!named.ok()) return named;
+    const thimble::AnswerNumber* number = thimble::find_answer_number(name);
+    if (number == nullptr) {
+      std::string names;
+      for (const thimble::AnswerNumber& one : thimble::answer_numbers()) {
+        names += (names.empty() ? "" : ", ") + std::string(one.name);
+      }
+      return Status::error(std::string(name) + " is not a setting: it must be one of " + names);
     }
-    return report(
-        thimble::Status::error(std::string(name) + " is not a setting: it must be one of " + names),
-        error, error_size);
-  }
-  if (report(number->check(value), error, error_size) != 0) return 1;
-  settings->numbers[number] = value;
-  return 0;
+    const Status right = number->check(value);
+    if (right.ok()) settings->numbers[number] = value;
+    return right;
+  });
 }
 
 const char* thimble_answer_numbers(void) {
@@ -76,35 +78,38 @@ void thimble_settings_wanted(thimble_settings* settings, thimble_wanted_callback
 
 int thimble_settings_bias(thimble_settings* settings, int32_t token, double value, char* error,
                           size_t error_size) {
-  const thimble::Status right = thimble::first_error(
-      {given({{"settings", settings}}),
-       check<int32_t>("a token of logit_bias", token, 0, INT32_MAX),
-       check("a value of logit_bias", value, -thimble::kMostBias, thimble::kMostBias)});
-  if (report(right, error, error_size) != 0) return 1;
-  settings->bias[token] = static_cast<float>(value);
-  return 0;
+  return run_guarded(error, error_size, [&] {
+    const Status right = thimble::first_error(
+        {given({{"settings", settings}}),
+         check<int32_t>("a token of logit_bias", token, 0, INT32_MAX),
+         check("a value of logit_bias", value, -thimble::kMostBias, thimble::kMostBias)});
+    if (right.ok()) settings->bias[token] = static_cast<float>(value);
+    return right;
+  });
 }
 
 int thimble_settings_stop(thimble_settings* settings, const char* text, size_t text_size,
                           char* error, size_t error_size) {
-  const thimble::Status right =
-      given({{"settings", settings}, {"text", text != nullptr || text_size == 0}});
-  if (report(right, error, error_size) != 0) return 1;
-  if (text_size == 0) {
-    return report(thimble::Status::error("a stop text is empty: give at least one character"),
-                  error, error_size);
-  }
-  settings->output.stop.push_back(thimble::with_valid_utf8({text, text_size}));
-  return 0;
+  return run_guarded(error, error_size, [&]() -> Status {
+    const Status right =
+        given({{"settings", settings}, {"text", text != nullptr || text_size == 0}});
+    if (!right.ok()) return right;
+    if (text_size == 0) {
+      return Status::error("a stop text is empty: give at least one character");
+    }
+    settings->output.stop.push_back(thimble::with_valid_utf8({text, text_size}));
+    return {};
+  });
 }
 
 int thimble_settings_prediction(thimble_settings* settings, const char* text, size_t text_size,
                                 char* error, size_t error_size) {
-  const thimble::Status right =
-      given({{"settings", settings}, {"text", text != nullptr || text_size == 0}});
-  if (report(right, error, error_size) != 0) return 1;
-  settings->prediction = thimble::with_valid_utf8({text, text_size});
-  return 0;
+  return run_guarded(error, error_size, [&] {
+    const Status right =
+        given({{"settings", settings}, {"text", text != nullptr || text_size == 0}});
+    if (right.ok()) settings->prediction = thimble::with_valid_utf8({text, text_size});
+    return right;
+  });
 }
 
 int thimble_settings_tokens(thimble_settings* settings, int32_t top,
@@ -124,5 +129,8 @@ int thimble_settings_tokens(thimble_settings* settings, int32_t top,
 
 void thimble_use_settings(thimble_runner* runner, const thimble_settings* settings) {
   if (runner == nullptr) return;
-  runner->settings = settings != nullptr ? *settings : thimble_settings();
+  runner->lost_settings = thimble::guarded(true, nullptr, 0, [&] {
+    runner->settings = settings != nullptr ? *settings : thimble_settings();
+    return false;
+  });
 }

@@ -11,6 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace thimble;
   constexpr double kMostSeconds = 60;
   const Result<SoundFile> file = read_sound(data, size, "sound", kMostSeconds);
+  require(check_sound(data, size, "sound").ok() || !file.ok());
   if (!file.ok() || file->pcm.frames == 0) return 0;
   const ResampledSound sound(file->pcm, 8000);
   std::vector<float> samples(std::min<size_t>(sound.size(), 100));

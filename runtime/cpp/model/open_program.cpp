@@ -3,6 +3,7 @@
 #include <executorch/runtime/backend/options.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "model/log_capture.h"
@@ -139,26 +140,29 @@ Result<std::vector<EValue>> OpenProgram::execute(const std::string& method,
   return std::move(*outputs);
 }
 
-std::vector<int64_t> OpenProgram::constants(const std::string& method) {
+// Without memory the numbers are not known: none of them may be taken to be absent.
+std::vector<EValue> OpenProgram::returned(const std::string& method) {
   LogCapture quiet;
-  std::vector<int64_t> numbers;
   const std::optional<MethodMeta> known = meta(method);
-  if (!known || known->num_inputs() > 0) return numbers;
-  const auto outputs = module_->execute(method);
-  if (!outputs.ok()) return numbers;
-  for (const EValue& value : *outputs) {
+  if (!known || known->num_inputs() > 0) return {};
+  auto outputs = module_->execute(method);
+  if (outputs.ok()) return std::move(*outputs);
+  if (outputs.error() == Error::MemoryAllocationFailed) throw std::bad_alloc();
+  return {};
+}
+
+std::vector<int64_t> OpenProgram::constants(const std::string& method) {
+  std::vector<int64_t> numbers;
+  for (const EValue& value : returned(method)) {
     if (value.isInt()) numbers.push_back(value.toInt());
   }
   return numbers;
 }
 
 std::optional<double> OpenProgram::number(const std::string& method) {
-  LogCapture quiet;
-  const std::optional<MethodMeta> known = meta(method);
-  if (!known || known->num_inputs() > 0) return std::nullopt;
-  const auto outputs = module_->execute(method);
-  if (!outputs.ok() || outputs->size() != 1) return std::nullopt;
-  const EValue& value = outputs->front();
+  const std::vector<EValue> values = returned(method);
+  if (values.size() != 1) return std::nullopt;
+  const EValue& value = values.front();
   if (value.isInt()) return static_cast<double>(value.toInt());
   if (value.isDouble()) return value.toDouble();
   return std::nullopt;

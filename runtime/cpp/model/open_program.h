@@ -64,6 +64,8 @@ class OpenProgram {
  private:
   OpenProgram(const PteFile& file, const LoadOptions& options) : file_(file), options_(options) {}
   Status open();
+  /// What a method without inputs returns; nothing if there is none.
+  std::vector<executorch::runtime::EValue> returned(const std::string& method);
   /// The methods that a load of one loads.
   std::vector<std::string> loaded_with(const std::string& method);
   Status start(const executorch::runtime::MethodMeta& meta);

@@ -98,6 +98,10 @@ def main() -> None:
     sweep("save", lib.thimble_save, lambda: [runner, address(name)], False)
     assert session.read_bytes() == old
     sweep("restore", lib.thimble_restore, lambda: [runner, address(name)], False)
+    settings = lib.thimble_settings_new()
+    for function in (lib.thimble_settings_stop, lib.thimble_settings_prediction):
+        sweep("set", function, lambda: [settings, address(prompt), len(prompt.value)], False)
+    lib.thimble_settings_free(settings)
     for fork in sweep("fork", lib.thimble_fork, lambda: [runner], True):
         lib.thimble_free(fork)
     constrain = [runner, 2, address(regex), len(regex.value)]

@@ -1,0 +1,44 @@
+"""Where the memory of a server's model ends: a sentence, or its process ends and another begins. No
+request waits for ever, and no answer is another one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.fault_injection import LONGEST, SOURCES, Faults
+from support.tiers import checked, soaked
+
+
+@pytest.mark.parametrize("step", [*checked([211]), *soaked([1])])
+def test_every_allocation_of_a_served_model(
+    cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path, step: int
+) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    shutil.copy(stories_cpu_pte, folder / "model.pte")
+    faults = Faults.build(folder, tmp_path / "faults.so")
+
+    def run(*cases: str) -> list[tuple[int, list[str]]]:
+        command = [sys.executable, SOURCES / "served.py", faults.library, folder, *cases]
+        variables = {"LD_PRELOAD": str(faults.library), "PYTHONPATH": str(SOURCES.parents[2])}
+        ended = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=LONGEST * 10,
+            env=os.environ | variables,
+        )
+        return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
+
+    ((allocations, (right, again)),) = run("malloc:0")
+    assert right == again and allocations > 1000
+    results = run("mmap:1", *(f"malloc:{n}" for n in range(1, allocations, step)))
+    assert "cannot map" in results[0][1][0]
+    for _, told in results:
+        assert all(said in (right, "died") or said.startswith("refused: ") for said in told), told
+        assert not any("export it" in said or "is null" in said for said in told), told
