@@ -1,6 +1,6 @@
 """A conversation in OpenAI's form, and its answers."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from runtime.chat_format.calls import Event
@@ -132,13 +132,14 @@ class ChatAnswers:
     def _left_out(self, answer: Answer) -> dict[str, Any]:
         return OPENAI.left_out(answer.stats, self._prompts)
 
-    def _read(self, index: int, more: Any) -> list[Event]:
+    def _read(self, index: int, more: Any) -> Iterator[Event]:
         choice, scored = self._choices[index], self._readers[index]
-        events = scored.read(more)
+        for event in scored.read(more):
+            choice.logprobs += chat_logprobs(scored.take_logprobs())
+            yield event
         if more is None:
             choice.stopped = isinstance(scored.reader, StopReader) and scored.reader.stopped
         choice.logprobs += chat_logprobs(scored.take_logprobs())
-        return events
 
     def _chunk(
         self, index: int, delta: dict[str, Any], reason: str | None = None
