@@ -318,10 +318,11 @@ class ChatRequest(Sampling):
     def offered(self) -> tuple[list[FunctionTool], Literal["none", "auto", "required"] | NamedTool]:
         """The functions that the model is told of, and how it may call them."""
         if self.functions:
-            older = self.function_call or "auto"
-            if isinstance(older, NamedFunction):
-                older = NamedTool(type="function", function=older)
-            return [FunctionTool(type="function", function=f) for f in self.functions], older
+            named = self.function_call
+            of_older = [FunctionTool(type="function", function=f) for f in self.functions]
+            if isinstance(named, NamedFunction):
+                return of_older, NamedTool(type="function", function=named)
+            return of_older, named or "auto"
         tools, choice = self.tools or [], self.tool_choice
         if isinstance(choice, AllowedChoice):
             names = choice.names
