@@ -130,8 +130,16 @@ def _prepare(
     writer = _Writer(grammar, calls, heads, reasoning, reasons, reasoned)
     text = writer.grammar(called, tool_choice, several, wanted)
     offered = None if reasoned and text is not None else reasoning
-    constrained = wanted is not None
-    reader = MarkedReader(template.special, calls, called, offered, reasons, one_branch=constrained)
+    is_json = wanted is not None and wanted[0] == "json_schema"
+    reader = MarkedReader(
+        template.special,
+        calls,
+        called,
+        offered,
+        reasons,
+        one_branch=wanted is not None,
+        marks_alone=is_json or tool_choice not in ("auto", "none"),
+    )
     return Prompt(pieces, text, reader, grammar.described, pictures)
 
 

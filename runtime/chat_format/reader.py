@@ -63,6 +63,7 @@ class MarkedReader:
         reasoning: the texts at which reasoning begins and ends; None: there is none.
         reasons: the prompt has begun the reasoning already.
         one_branch: what does not begin as a call has none: it is all text, such as JSON.
+        marks_alone: no text begins with `<`, so that a mark's beginning is one that was cut.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class MarkedReader:
         reasoning: tuple[str, str] | None,
         reasons: bool,
         one_branch: bool,
+        marks_alone: bool = False,
     ) -> None:
+        self._marks_alone = marks_alone
         self._special = special
         self._format = calls if tools else None
         self._tools = tools
@@ -126,7 +129,7 @@ class MarkedReader:
             text, self._rest = cut or (self._rest, "")
             events += self._no_call(text)
             events += self.push("")
-        events += self._text(self._rest)
+        events += self._text("" if self._is_cut_mark() else self._rest)
         self._rest = ""
         if self._blank and self._part is Text:
             events.append(Text(self._blank))
@@ -177,6 +180,10 @@ class MarkedReader:
         longest = max(map(len, self._heads), default=0)
         text = _compact(self._rest[: 2 * longest + _SPACE])
         return any(text.startswith(head) or head.startswith(text) for head in self._heads)
+
+    def _is_cut_mark(self) -> bool:
+        begins = self._marks_alone and not self._begun and self._rest.startswith("<")
+        return begins and beginning_at_end(self._rest, self._markers()) == len(self._rest)
 
     def _markers(self) -> list[str]:
         markers = [] if self._begun else self._reasoning[:1]  # some begin it again

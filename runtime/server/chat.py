@@ -1,6 +1,6 @@
 """A conversation in OpenAI's form, and its answers."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from runtime.chat_format.calls import Event
@@ -11,6 +11,7 @@ from runtime.chat_format.template import ChatTemplate
 from runtime.server.errors import HttpError
 from runtime.server.interface import OPENAI
 from runtime.server.model import Answer
+from runtime.server.older_functions import in_todays_form
 from runtime.server.replies import ChatChoice, Reply, chat_logprobs, guessed, usage
 from runtime.server.requests import ChatRequest, NamedTool
 from runtime.server.scored_reader import ScoredReader
@@ -28,11 +29,12 @@ def chat_prompts(request: ChatRequest, template: ChatTemplate) -> list[Prompt]:
     if request.reasoning_effort is not None:
         variables.setdefault("reasoning_effort", request.reasoning_effort)
         variables.setdefault("enable_thinking", request.reasoning_effort != "none")
-    parallel = request.parallel_tool_calls
+    parallel = False if request.functions else request.parallel_tool_calls
+    messages = [message.model_dump(exclude_none=True) for message in request.messages]
     return [
         prepare(
             template,
-            [message.model_dump(exclude_none=True) for message in request.messages],
+            in_todays_form(messages),
             tools=[tool.model_dump(exclude_none=True) for tool in tools],
             tool_choice=choice.model_dump() if isinstance(choice, NamedTool) else choice,
             parallel_tool_calls=True if parallel is None else parallel,
@@ -87,7 +89,8 @@ class ChatAnswers:
         self._request = request
         self._prompts = prompts
         self._readers = [ScoredReader(reader, bool(request.logprobs)) for reader in readers]
-        self._choices = [ChatChoice(index) for index in range(len(readers))]
+        older = bool(request.functions)
+        self._choices = [ChatChoice(index, older) for index in range(len(readers))]
         self._reply = reply
 
     async def whole(
@@ -129,13 +132,14 @@ class ChatAnswers:
     def _left_out(self, answer: Answer) -> dict[str, Any]:
         return OPENAI.left_out(answer.stats, self._prompts)
 
-    def _read(self, index: int, more: Any) -> list[Event]:
+    def _read(self, index: int, more: Any) -> Iterator[Event]:
         choice, scored = self._choices[index], self._readers[index]
-        events = scored.read(more)
+        for event in scored.read(more):
+            choice.logprobs += chat_logprobs(scored.take_logprobs())
+            yield event
         if more is None:
             choice.stopped = isinstance(scored.reader, StopReader) and scored.reader.stopped
         choice.logprobs += chat_logprobs(scored.take_logprobs())
-        return events
 
     def _chunk(
         self, index: int, delta: dict[str, Any], reason: str | None = None

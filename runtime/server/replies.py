@@ -84,10 +84,12 @@ class ChatChoice:
     """One answer of a chat, as it grows.
 
     Attributes:
+        older: it tells its call as OpenAI did before there were tools.
         stopped: whether a stop text ended it.
     """
 
     index: int
+    older: bool = False
     stopped: bool = False
     text: str = ""
     reasoning: str = ""
@@ -107,16 +109,20 @@ class ChatChoice:
                 function = {"name": name, "arguments": arguments}
                 call = {"id": identity, "type": "function", "function": function}
                 self.calls.append(call)
+                if self.older:
+                    return {"function_call": function}
                 return {"tool_calls": [{"index": len(self.calls) - 1, **call}]}
 
     def finish_reason(self, stats: dict[str, Any]) -> str:
         reason = "stop" if self.stopped else finish_reason(stats)
-        return "tool_calls" if self.calls and reason == "stop" else reason
+        of_call = "function_call" if self.older else "tool_calls"
+        return of_call if self.calls and reason == "stop" else reason
 
     def whole(self, stats: dict[str, Any], with_logprobs: bool) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": self.text, "refusal": None}
         if self.calls:
-            message["tool_calls"] = self.calls
+            called = {"function_call": self.calls[0]["function"]} if self.older else {}
+            message |= called or {"tool_calls": self.calls}
             message["content"] = self.text or None
         if self.reasoning:
             message["reasoning_content"] = self.reasoning

@@ -187,7 +187,7 @@ class Call(Fields):
 
 
 class Message(Fields):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
     name: str | None = None
     tool_calls: list[Call] | None = None
@@ -198,13 +198,15 @@ class Message(Fields):
     annotations: list[Any] | None = Field(None, description="no effect")
     parsed: Any = Field(None, description="no effect: openai's client adds it")
     audio: None = None
-    function_call: None = None
+    function_call: CalledFunction | None = Field(None, description="tool_calls' older form")
 
     @model_validator(mode="after")
     def _complete(self) -> "Message":
         if self.role == "tool" and self.tool_call_id is None:
             raise ValueError("a message of a tool needs tool_call_id")
-        if self.content is None and not (self.role == "assistant"):
+        if self.role == "function" and not self.name:
+            raise ValueError("a message of the role function needs the function's name")
+        if self.content is None and self.role not in ("assistant", "function"):
             raise ValueError(f"a message of the role {self.role} needs content")
         return self
 
@@ -272,8 +274,10 @@ class ChatRequest(Sampling):
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
     tools: list[FunctionTool] | None = Field(None, max_length=128)
-    functions: None = Field(None, description="tools' older form: not supported")
-    function_call: None = Field(None, description="tool_choice's older form: not supported")
+    functions: list[Function] | None = Field(None, max_length=128, description="tools' older form")
+    function_call: Literal["none", "auto"] | NamedFunction | None = Field(
+        None, description="tool_choice's older form"
+    )
     tool_choice: (
         Literal["none", "auto", "required", "any"]
         | Annotated[NamedTool | AllowedChoice, Field(discriminator="type")]
@@ -297,17 +301,28 @@ class ChatRequest(Sampling):
             raise ValueError("top_logprobs needs logprobs to be true")
         if self.tool_choice not in (None, "none") and not self.tools:
             raise ValueError("tool_choice needs tools")
+        if self.functions and self.tools:
+            raise ValueError("functions are tools' older form: give one of both")
+        if self.function_call not in (None, "none") and not self.functions:
+            raise ValueError("function_call needs functions")
         names = [tool.function.name for tool in self.tools or []]
+        names += [function.name for function in self.functions or []]
         allowed = self.tool_choice.names if isinstance(self.tool_choice, AllowedChoice) else []
         for name in set(allowed).difference(names):
             raise ValueError(f"tool_choice allows {name!r}, which is not in tools")
         if len(set(names)) < len(names):
-            raise ValueError("two of the tools have the same name")
+            raise ValueError("two of the functions have the same name")
         return self
 
     @property
     def offered(self) -> tuple[list[FunctionTool], Literal["none", "auto", "required"] | NamedTool]:
         """The functions that the model is told of, and how it may call them."""
+        if self.functions:
+            named = self.function_call
+            of_older = [FunctionTool(type="function", function=f) for f in self.functions]
+            if isinstance(named, NamedFunction):
+                return of_older, NamedTool(type="function", function=named)
+            return of_older, named or "auto"
         tools, choice = self.tools or [], self.tool_choice
         if isinstance(choice, AllowedChoice):
             names = choice.names

@@ -1,5 +1,6 @@
 """An answer as it is read: its events, and the log-probabilities of the tokens passed on."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from runtime.binding.logprobs import TokenLogprob
@@ -17,22 +18,25 @@ class ScoredReader:
 
     def __init__(self, reader: Reader, is_scored: bool) -> None:
         self.reader = reader
-        self._tokens = KeptTokens(reader) if is_scored and isinstance(reader, StopReader) else None
+        self._tokens = KeptTokens(reader) if is_scored else None
         self._entries: list[TokenLogprob] = []
 
-    def read(self, more: Any) -> list[Event]:
-        """Returns what a further part of the answer tells; None: it has ended."""
+    def read(self, more: Any) -> Iterator[Event]:
+        """Iterates over what a further part of the answer tells; None: it has ended."""
         if more is None:
-            events = self.reader.finish()
+            yield from self.reader.finish()
             self._entries += self._tokens.finish() if self._tokens else []
-            return events
-        push = self._tokens.push if self._tokens else self.reader.push
-        events = [event for piece in more.pieces for event in push(piece)]
-        self._entries += self._tokens.take(more.logprobs) if self._tokens else more.logprobs
-        return events
+        elif self._tokens is None:
+            for piece in more.pieces:
+                yield from self.reader.push(piece)
+        else:
+            for event, entries in self._tokens.read(more.pieces, more.logprobs):
+                self._entries += entries
+                if event is not None:
+                    yield event
 
     def take_logprobs(self) -> list[TokenLogprob]:
-        """Returns the entries of the tokens since the last call."""
+        """Returns the entries of the tokens since the last call, up to the last event's."""
         taken, self._entries = self._entries, []
         return taken
 

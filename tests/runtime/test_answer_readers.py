@@ -202,6 +202,21 @@ def test_reasoning_that_begins_again_within_itself() -> None:
     assert joined(events) == [Reasoning("I see <think>."), Text("Yes <think> 5")]
 
 
+@pytest.mark.parametrize("begun", ["<", "<think", "<tool_call"])
+def test_a_mark_that_was_cut_is_no_content(begun: str) -> None:
+    """Where no text begins so; else it may be text."""
+    plain = template_of(HERMES + "{# <think> </think> #}")
+    for options, text in (
+        ({"tool_choice": "required"}, ""),
+        ({"tool_choice": {"type": "function", "function": {"name": "get_weather"}}}, ""),
+        ({"json_schema": SCHEMA}, ""),
+        ({"regex": "<.*"}, begun),
+        ({}, begun),
+    ):
+        prompt = prepare(plain, USER, **{"tools": TOOLS, **options})
+        assert content(read(prompt.reader, [begun])) == text, options
+
+
 def test_stops_are_of_content_alone() -> None:
     text = "I\nlook.\n</think>\n\nIt rains.\nA lot."
     events = stopped(THINKING, [text], ["\n"], tools=[])

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from runtime import Runner, TokenLogprob
+from runtime.chat_format.calls import ToolCall
 from runtime.chat_format.reader import MarkedReader
 from runtime.chat_format.special_tokens import SpecialTokens
 from runtime.chat_format.stop_reader import StopReader
 from runtime.server.kept_tokens import KeptTokens
-from runtime.server.model_process import ModelOptions
+from runtime.server.model_process import ModelOptions, More
 from runtime.server.replies import Offsets, completion_logprobs
+from runtime.server.scored_reader import ScoredReader
 from runtime.server.scores import Scorer
 
 PROMPT = "def add(first, second):\n    return first + second\n" * 6
@@ -80,7 +82,27 @@ def test_tokens_of_a_stop_text_are_left_out(size: int) -> None:
         tokens = KeptTokens(StopReader(marked, [stop]))
         kept: list[int] = []
         for n, piece in enumerate(pieces):
-            tokens.push(piece)
-            kept += [one.token for one in tokens.take([TokenLogprob(n, piece.encode(), -1.0, [])])]
+            entry = TokenLogprob(n, piece.encode(), -1.0, [])
+            kept += [one.token for _, some in tokens.read([piece], [entry]) for one in some]
         kept += [entry.token for entry in tokens.finish()]
         assert kept == [n for n, begin in enumerate(begins) if begin < end], (stop, size)
+
+
+@pytest.mark.parametrize("joined", [1, 3, 100])
+def test_tokens_come_with_their_text(joined: int) -> None:
+    """Whatever the reader holds back, and however many pieces come at once."""
+    pieces = ["<think>", "Hm", "\n", "so", "</think>", "\n\n", "a", "\n", " <", "b", " \n", "c"]
+    special = SpecialTokens((), "")
+    marked = MarkedReader(special, None, (), ("<think>", "</think>"), False, False)
+    scored = ScoredReader(marked, is_scored=True)
+    found: list[tuple[str, str]] = []
+    for at in range(0, len(pieces), joined):
+        some = pieces[at : at + joined]
+        entries = [TokenLogprob(0, piece.encode(), -1.0, []) for piece in some]
+        for event in scored.read(More(0, some, entries)):
+            assert not isinstance(event, ToolCall)
+            found.append((event.text, "".join(e.data.decode() for e in scored.take_logprobs())))
+    assert not list(scored.read(None)) and not scored.take_logprobs()
+    assert "".join(text for text, _ in found) == "Hm\nsoa\n <b \nc"
+    for text, tokens in found:
+        assert tokens.removeprefix("<think>").removeprefix("</think>\n\n") == text
