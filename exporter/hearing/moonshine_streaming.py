@@ -81,7 +81,7 @@ def open_moonshine_streaming(
         FAMILY.model_type,
         config.vocab_size,
         {WAVEFORM: write_waveform(sound), TRANSCRIPTION: write_transcription(ends)},
-        model_facts(checkpoint, empty, config.hidden_size, most_tokens),
+        model_facts(checkpoint, empty, config.hidden_size, most_tokens, ends, streams=True),
         lambda: loaded(checkpoint, make),
         quantized,
         lambda model: _methods(model, config, sound, ends, most_tokens),
