@@ -11,7 +11,7 @@ _PAGE = Path(__file__).parent / "page"
 _WEB = Path(__file__).resolve().parents[1] / "web"
 _OWN = (
     *("style.css", "page.mjs", "answers.mjs", "pictures.mjs"),
-    *("transcripts.mjs", "sound_form.mjs", "microphone.mjs", "samples.mjs"),
+    *("live.mjs", "transcripts.mjs", "sound_form.mjs", "microphone.mjs", "samples.mjs"),
 )
 _SHARED = (
     *("page/kept.mjs", "page/log.css", "page/log.mjs", "page/markdown.mjs"),

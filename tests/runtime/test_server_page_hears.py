@@ -137,3 +137,27 @@ def test_the_microphone(page: Page, server: Server) -> None:
     page.click("#record")
     page.wait(f"{STATUS}.includes('allow it in the browser')")
     assert not page.complaints, page.complaints
+
+
+def test_the_microphone_while_it_records(
+    page: Page, streaming_model: Path, cpp_build: Path
+) -> None:
+    """A model that reads sound that arrives writes before the recording ends."""
+    pytest.importorskip("websockets")
+    page.complaints.clear()  # of the tests before
+    with serving(f"ears={streaming_model}", "--threads", "1") as server:
+        open_form(page, server, 360)
+        assert page.run("document.getElementById('timed').offsetWidth") == 0
+        page.click("#record")
+        page.wait(f"({TEXTS}).length == 2 && ({TEXTS})[1]")
+        assert page.run(STATUS).startswith("Recording")
+        page.click("#stop")
+        page.wait(f"{IDLE} && document.querySelector('audio') && {STATUS} == ''")
+        page.wait("localStorage.getItem('thimble: ears')?.includes('recording.wav')")
+        assert page.run(TEXTS)[0] == "recording.wav" and page.run(TEXTS)[1]
+        page.click("#clear")
+        page.click("#record")
+        page.wait(f"{STATUS}.startsWith('Recording')")
+        page.click("#clear")
+        page.wait(f"{IDLE} && ({TEXTS}).length == 0")
+        assert not page.complaints, page.complaints

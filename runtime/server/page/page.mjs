@@ -4,6 +4,7 @@ import { keep, keepChoice, kept, keptChoice } from "../web/page/kept.mjs";
 import { following, prepare, showNothing } from "../web/page/log.mjs";
 import { render } from "../web/page/markdown.mjs";
 import { answer, findModel, findModels } from "./answers.mjs";
+import { LiveText } from "./live.mjs";
 import { Pictures, filesOf, showPictures, withPictures } from "./pictures.mjs";
 import { SoundForm } from "./sound_form.mjs";
 import { player, transcribe } from "./transcripts.mjs";
@@ -15,7 +16,7 @@ let server = null; // the chosen model's name, and whether it chats
 let messages = []; // each with its element
 let running = null; // what ends the answer, which is then the last message
 const pictures = new Pictures(find("pictures")); // of the next message
-const sounds = new SoundForm({ hear, say, stop: () => running?.abort() });
+const sounds = new SoundForm({ hear, listen, say, stop: () => running?.abort() });
 let lost = ""; // what the browser does not keep
 
 function say(text) {
@@ -183,24 +184,50 @@ async function hearOne(file) {
   const control = (running = new AbortController());
   sounds.busy = true;
   say("");
-  const sound = show("user", file.name);
+  const { sound, text, write } = showSound(file.name);
   sound.element.append(player(file));
-  const text = show("assistant", "");
-  messages.push(sound, text);
   const asked = { ...sounds.options, model: server.model, file, key: find("key").value };
   let problem = null;
   try {
-    for await (const more of transcribe({ ...asked, signal: control.signal })) {
-      following(find("log"), () => (text.element.textContent = text.content += more));
-    }
+    const parts = transcribe({ ...asked, signal: control.signal });
+    for await (const more of parts) write(text.content + more);
   } catch (error) {
     problem = error;
   }
   if (running !== control) return false; // cleared
   running = null;
   sounds.busy = false;
+  return settle(text, problem);
+}
+
+/** Writes the text of a sound whose samples come, until it is finished. */
+function listen(rate) {
+  const { sound, text, write } = showSound("recording.wav");
+  const live = new LiveText({ model: server.model, key: find("key").value, rate, tell: write });
+  return {
+    send: (piece) => live.send(piece),
+    close: () => live.close(),
+    async finish(file) {
+      sound.element.append(player(file));
+      live.end();
+      const problem = await live.told.then(() => null, (error) => error);
+      if (messages.includes(text)) settle(text, problem); // else it was cleared
+    },
+  };
+}
+
+function showSound(name) {
+  const sound = show("user", name), text = show("assistant", "");
+  messages.push(sound, text);
+  const write = (now) =>
+    following(find("log"), () => (text.element.textContent = text.content = now));
+  return { sound, text, write };
+}
+
+/** Ends the text of the last sound; returns whether there was no problem. */
+function settle(text, problem) {
   if (problem && !text.content) { // the sound stays, to be heard
-    messages.splice(-2);
+    messages = messages.slice(0, -2);
     text.element.remove();
   } else if (!text.content) {
     text.element.classList.add("nothing");

@@ -11,10 +11,13 @@ export class SoundForm {
   #pieces = [];
   #samples = 0;
   #isOpening = false;
+  #streams = false;
+  #live = null; // what writes while it records
 
   /**
    * @param {object} events
    * @param events.hear takes files
+   * @param events.listen begins a sound of a rate, whose samples come; returns what takes them
    * @param events.stop ends what is being heard
    * @param events.say tells a sentence
    */
@@ -29,16 +32,18 @@ export class SoundForm {
     find("record").addEventListener("click", () => this.#record());
     find("stop").addEventListener("click", async () => {
       if (!this.#microphone) return events.stop();
-      const { rate } = this.#microphone;
+      const { rate } = this.#microphone, live = this.#live;
       const pieces = await this.#end();
       events.say("");
-      events.hear([wavOf(pieces, rate)]);
+      if (live) live.finish(wavOf(pieces, rate));
+      else events.hear([wavOf(pieces, rate)]);
     });
   }
 
   /** Shows the form for a model that hears, with what it can tell. */
   offer(hears) {
     find("sound").hidden = !hears;
+    this.#streams = Boolean(hears?.streams);
     find("timed").hidden = !hears?.timestamps.includes("segment");
     const languages = hears?.languages ?? [];
     find("language").hidden = languages.length === 0;
@@ -68,7 +73,9 @@ export class SoundForm {
 
   /** Drops what is being recorded. */
   async cancel() {
-    if (this.#microphone) await this.#end();
+    if (!this.#microphone) return;
+    this.#live?.close();
+    await this.#end();
   }
 
   async #record() {
@@ -79,6 +86,8 @@ export class SoundForm {
     try {
       this.#microphone = await Microphone.open((piece) => this.#take(piece));
       this.busy = true;
+      this.#live = this.#streams ? this.#events.listen(this.#microphone.rate) : null;
+      for (const piece of this.#pieces) this.#live?.send(piece);
     } catch (error) {
       this.#events.say(`Error: ${error.message}`);
     }
@@ -88,6 +97,7 @@ export class SoundForm {
   #take(piece) {
     this.#pieces.push(piece);
     this.#samples += piece.length;
+    this.#live?.send(piece);
     if (!this.#microphone) return;
     this.#events.say(`Recording: ${clock(this.#samples / this.#microphone.rate)}`);
   }
@@ -97,6 +107,7 @@ export class SoundForm {
     this.#microphone = null;
     this.busy = false;
     await microphone.end();
+    this.#live = null;
     return this.#pieces;
   }
 }
