@@ -28,7 +28,7 @@ class Texts(Fields):
 class Input(Fields):
     format: Format | None = None
     transcription: Texts | None = None
-    turn_detection: None = Field(None, description="texts end where it is quiet, or at a commit")
+    turn_detection: None = None  # texts end where it is quiet, or at a commit
     noise_reduction: None = None
 
 

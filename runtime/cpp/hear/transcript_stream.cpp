@@ -130,7 +130,8 @@ Status TranscriptStream::write(size_t count, bool is_final) {
   TextScores scores;
   if (has_sound_) {
     const Status status = transcriber_.text_writer_->write_text(
-        options_.fallback && is_final, written_, &language_, &text.tokens, &scores);
+        options_.fallback && is_final, is_final ? std::vector<int32_t>() : written_, &language_,
+        &text.tokens, &scores);
     if (!status.ok()) return status;
     written_ = text.tokens;
   }

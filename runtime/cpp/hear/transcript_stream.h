@@ -18,7 +18,8 @@ namespace thimble {
 /// After each step, the encoder reads the rows that came, with those around them that their states
 /// depend on, and the decoder writes the window's text anew: the one that it would write if the
 /// sound ended there. It reads several tokens at once of what it wrote before, as far as that
-/// stays. The texts of ended windows are those of Transcriber::transcribe().
+/// stays. The texts of ended windows are written token by token, so that rounding is the same: they
+/// are those of Transcriber::transcribe().
 class TranscriptStream {
  public:
   /// Takes a window's text so far; or its last one. Returning false ends the work.
