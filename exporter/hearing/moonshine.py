@@ -27,6 +27,7 @@ from exporter.hearing.waveform import (
     write_waveform,
 )
 from exporter.listener import Listener
+from exporter.models.cross_attention import later_tokens
 from exporter.models.moonshine import (
     FAMILY,
     ROW,
@@ -74,7 +75,7 @@ def open_moonshine(directory: Path, recordings: Path | None = None) -> HearingSo
         FAMILY.model_type,
         config.vocab_size,
         {WAVEFORM: write_waveform(sound), TRANSCRIPTION: write_transcription(ends)},
-        model_facts(checkpoint, empty, config.hidden_size, most_tokens),
+        model_facts(checkpoint, empty, config.hidden_size, most_tokens, ends),
         lambda: loaded(checkpoint, make),
         quantized,
         lambda model: _methods(model, config, sound, ends, most_tokens),
@@ -118,12 +119,18 @@ def _methods(
 
 
 def text_decoder(
-    module: StepDecoder, spec: TextSpec, ends: Transcription, most: int, states: int
+    module: StepDecoder,
+    spec: TextSpec,
+    ends: Transcription,
+    most: int,
+    states: int,
+    tokens: int = 1,
 ) -> Made:
     """
     Args:
         most: tokens of a text.
         states: of the longest sound.
+        tokens: that it reads at once.
     """
     generator = torch.Generator().manual_seed(0)
 
@@ -133,11 +140,12 @@ def text_decoder(
             for _ in range(spec.decoder_num_hidden_layers)
         ]
 
-    bias = torch.full((1, 1, 1, most + 1), -torch.inf)
-    bias[..., : most // 2] = 0
-    bias[..., -1] = 0
+    before = min(most // 2, most - tokens)
+    bias = torch.full((1, 1, tokens, most + tokens), -torch.inf)
+    bias[..., :before] = 0
+    bias[..., most:] = later_tokens(bias.new_empty(1, tokens, 1))
     step = (
-        *(torch.tensor([[ends.start]]), torch.tensor([[most // 2]]), bias),
+        *(torch.tensor([tokens * [ends.start]]), before + torch.arange(tokens)[None], bias),
         *(layers(most), layers(most), layers(states), layers(states)),
     )
     shorter = Shorter("states", ("cross_keys", "cross_values"), 1)

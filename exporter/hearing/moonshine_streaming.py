@@ -8,7 +8,7 @@ import torch
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.hearing.calibration import raw_calibration
-from exporter.hearing.methods import ENCODER, TEXT_DECODER
+from exporter.hearing.methods import ENCODER, TEXT_DECODER, TEXT_VERIFIER
 from exporter.hearing.moonshine import text_decoder
 from exporter.hearing.quantize import quantize
 from exporter.hearing.source import (
@@ -45,6 +45,7 @@ from exporter.module.source import Inputs, Made
 from quant.scheme import Scheme
 
 _MOST_TOKENS = 256  # of a text, where generation_config.json does not say
+_VERIFIED = 16  # tokens of a call
 
 
 def open_moonshine_streaming(
@@ -81,7 +82,7 @@ def open_moonshine_streaming(
         FAMILY.model_type,
         config.vocab_size,
         {WAVEFORM: write_waveform(sound), TRANSCRIPTION: write_transcription(ends)},
-        model_facts(checkpoint, empty, config.hidden_size, most_tokens),
+        model_facts(checkpoint, empty, config.hidden_size, most_tokens, ends, streams=True),
         lambda: loaded(checkpoint, make),
         quantized,
         lambda model: _methods(model, config, sound, ends, most_tokens),
@@ -104,7 +105,9 @@ def _waveform(
             f"The model reads at most {rows} rows of {config.row} samples at once, but needs "
             f"{2 * least}: raise chunk_length of preprocessor_config.json."
         )
-    while rows in (most_tokens, most_tokens + 1):  # sizes that the decoder has, too
+    verified = _verified(most_tokens)
+    sizes = most_tokens, most_tokens + 1, verified, most_tokens + verified
+    while rows in sizes:  # which the decoder has, too
         rows -= 1
     positions = checkpoint.tensor("encoder.pos_emb.weight")[:rows].float()
     scale = float(checkpoint.tensor("encoder.log_scale").float().exp())
@@ -124,6 +127,7 @@ def _methods(
     generator = torch.Generator().manual_seed(0)
     rows = 0.1 * torch.randn(1, sound.most, sound.row, generator=generator)
     assert sound.stream is not None
+    decoder = StepDecoder(model.decoder, spec, most, model.proj_out)
     frames = compress(rows, spec.frame, model.encoder.log_scale)
     return {
         ENCODER: Made(
@@ -134,7 +138,11 @@ def _methods(
             refuses_nan=False,
             shorter=Shorter("rows", ("sound", "positions"), sound.least),
         ),
-        TEXT_DECODER: text_decoder(
-            StepDecoder(model.decoder, spec, most, model.proj_out), spec, ends, most, sound.most
-        ),
+        TEXT_DECODER: text_decoder(decoder, spec, ends, most, sound.most),
+        TEXT_VERIFIER: text_decoder(decoder, spec, ends, most, sound.most, _verified(most)),
     }
+
+
+def _verified(most_tokens: int) -> int:
+    """How many tokens of the text before are read at once, to see which of them stay."""
+    return min(_VERIFIED, most_tokens)

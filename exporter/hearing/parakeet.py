@@ -64,7 +64,7 @@ def open_parakeet(directory: Path, recordings: Path | None = None) -> HearingSou
         FAMILY.model_type,
         config.vocab_size,
         {LOG_MEL: write_log_mel(sound), TRANSCRIPTION: write_transcription(settings)},
-        model_facts(checkpoint, empty, config.hidden_size, most),
+        model_facts(checkpoint, empty, config.hidden_size, most, settings),
         lambda: loaded(checkpoint, make),
         quantized,
         methods,

@@ -144,7 +144,7 @@ def _whisper(directory: Path, recordings: Path | None) -> HearingSource[Whisper]
         FAMILY.model_type,
         spec.vocab_size,
         {LOG_MEL: write_log_mel(sound), TRANSCRIPTION: write_transcription(settings)},
-        model_facts(checkpoint, _empty(spec), spec.d_model, spec.max_target_positions),
+        model_facts(checkpoint, _empty(spec), spec.d_model, spec.max_target_positions, settings),
         lambda: load(checkpoint),
         quantized,
         lambda model: methods_of(model, spec, settings),

@@ -10,6 +10,7 @@ from torch import nn
 
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.hugging_face import open_all, read_spec
+from exporter.hearing.transcription import Transcription
 from exporter.listener import Listener
 from exporter.models.family import Family, Spec
 from exporter.module.source import Made
@@ -63,12 +64,19 @@ def loaded(checkpoint: Checkpoint[Any], make: Callable[[], Model]) -> Model:
 
 
 def model_facts(
-    checkpoint: Checkpoint[Any], empty: nn.Module, hidden_size: int, most_tokens: int
+    checkpoint: Checkpoint[Any],
+    empty: nn.Module,
+    hidden_size: int,
+    most_tokens: int,
+    texts: Transcription,
+    streams: bool = False,
 ) -> dict[str, object]:
     """
     Args:
         empty: the model without weights.
         most_tokens: of a text.
+        texts: how it writes them.
+        streams: whether it reads sound that arrives.
     """
     spec = checkpoint.config
     return {
@@ -80,4 +88,7 @@ def model_facts(
         "num_hidden_layers": spec.num_hidden_layers,
         "vocab_size": spec.vocab_size,
         "max_context_len": most_tokens,
+        "timestamps": texts.timed_parts,
+        "languages": list(texts.languages),
+        "streams": streams,
     }

@@ -59,6 +59,16 @@ class Transcription:
         """Whether the model has tokens of times, or of none."""
         return self.no_timestamps != _NONE
 
+    @property
+    def timed_parts(self) -> list[str]:
+        """What times can be told of: "segment" and "word"."""
+        by_states = self.blank != _NONE
+        known = {
+            "segment": by_states or self.has_times,
+            "word": by_states or bool(self.alignment_heads),
+        }
+        return [part for part, is_known in known.items() if is_known]
+
 
 def read_transcription(directory: Path, spec: WhisperSpec) -> Transcription:
     """

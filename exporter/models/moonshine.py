@@ -152,7 +152,7 @@ class Attention(nn.Module):
         """Attends from heads to heads (1, rows, heads, head_dim); returns (1, rows, size).
 
         Args:
-            bias: what is added to scores, (1, 1, 1, rows of keys).
+            bias: what is added to scores, (1, 1, rows, rows of keys).
         """
         q, k, v = (rows.transpose(1, 2) for rows in (query, keys, values))
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
@@ -335,7 +335,7 @@ class SoundEncoder(CrossProjections):
 
 
 class StepDecoder(nn.Module):
-    """From a token to the logits of the next.
+    """From some tokens to the logits of the next of each.
 
     Args:
         head: None: the table of tokens.
@@ -360,12 +360,13 @@ class StepDecoder(nn.Module):
         cross_keys: list[Tensor],
         cross_values: list[Tensor],
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Returns the logits (1, 1, vocab_size), and a key and a value (1, 1, hidden_size) a layer.
+        """Returns the logits (1, tokens, vocab_size), and a layer's keys and values (1, tokens,
+        hidden_size) each.
 
         Args:
-            token, cache_position: int64 (1, 1).
-            bias: 0 for each cached position before and for the token itself, which is the last;
-                else -infinity: (1, 1, 1, most + 1).
+            token, cache_position: int64 (1, tokens).
+            bias: 0 for each cached position before the tokens, and of these, which are the last,
+                for a token itself and those before; else -infinity: (1, 1, tokens, most + tokens).
             keys, values: a layer each, (1, most, hidden_size).
             cross_keys, cross_values: the encoder's, (1, states, hidden_size).
         """

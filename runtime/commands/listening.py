@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from runtime.server.shelf import Shelf
 
+_MESSAGE = 4 << 20  # bytes of a WebSocket's
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are theirs to close
 
 
@@ -37,6 +38,8 @@ async def listen(
         log_level="warning",
         access_log=False,
         server_header=False,
+        ws_max_size=_MESSAGE,
+        ws_per_message_deflate=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=5,
         lifespan="on",

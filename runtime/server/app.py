@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 
 from runtime.server import audio, embeddings, llama_cpp, openai_paths
 from runtime.server.answering import Answering
@@ -17,6 +17,7 @@ from runtime.server.ollama import embeddings as ollama_embeddings
 from runtime.server.ollama import routes as ollama
 from runtime.server.openapi import description
 from runtime.server.page_files import routes as page_routes
+from runtime.server.realtime import routes as realtime
 from runtime.server.responses import routes as responses
 from runtime.server.settings import ServerSettings
 from runtime.server.shelf import Shelf
@@ -37,10 +38,11 @@ def make_app(shelf: Shelf, settings: ServerSettings) -> Starlette:
     async def openapi(_request: Request) -> Response:
         return JSONResponse(description(shelf.names, settings.api_key is not None))
 
-    routes = [
+    routes: list[Route | WebSocketRoute] = [
         *page_routes(),
         Route("/openapi.json", openapi),
         *gate.routes(),
+        *realtime(answering),
     ]
     for interface in (openai_paths, embeddings, audio, responses, messages):
         routes += interface.routes(answering)

@@ -61,10 +61,16 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self.transport.get_protocol() is not self:
+            return  # it is a WebSocket now
         if self.cycle is not None and not self.cycle.response_complete:
             self._forget_head()
         elif self._head is None:
             self._head = self.loop.call_later(self._readers.patience, self.abort)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        super().handle_websocket_upgrade(event)
+        self._forget_head()
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is not HTTP, if its request is not being answered; else closes."""

@@ -14,9 +14,9 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import Lifespan
 
 from runtime.errors import RunnerError
@@ -43,7 +43,10 @@ _Body = TypeVar("_Body", bound=Fields)
 
 
 def application(
-    routes: list[Route], settings: ServerSettings, metrics: Metrics, lifespan: Lifespan[Starlette]
+    routes: list[Route | WebSocketRoute],
+    settings: ServerSettings,
+    metrics: Metrics,
+    lifespan: Lifespan[Starlette],
 ) -> Starlette:
     """Returns an application of some routes, which answers errors as OpenAI's clients read them."""
     middleware = [Middleware(RequestLog, routes=routes, count=metrics.request)]
@@ -239,13 +242,19 @@ class Gate:
             request.state.model = self._shelf.find(body.model).served
         return body
 
-    def check_key(self, request: Request) -> None:
+    def check_key(self, request: HTTPConnection, shown: str = "") -> None:
+        """
+        Args:
+            shown: a key that comes in another place than a header.
+        """
         key = self._settings.api_key
         if key is None:
             return
-        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            shown = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            shown = token
+        else:
+            shown = request.headers.get("x-api-key", shown)  # as Anthropic's clients send it
         if not hmac.compare_digest(shown.strip().encode(), key.encode()):
             raise HttpError(
                 401,

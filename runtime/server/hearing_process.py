@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -28,6 +29,20 @@ class Heard(More):
     segment: Segment | None = None
     language: str = ""
     duration: float = 0.0
+    is_final: bool = True
+
+
+@dataclass(frozen=True)
+class Feed:
+    """More of a sound that arrives: samples of 16 bits and one channel; b"": it has ended."""
+
+    id: int
+    samples: bytes
+
+
+@dataclass(frozen=True)
+class Took(More):
+    """A piece of a sound that arrives was heard."""
 
 
 def heard(id: int, segment: Segment | None, **known: Any) -> Heard:
@@ -58,6 +73,7 @@ class _Sounds:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _gone: set[int] = field(default_factory=set)
     _pending: set[int] = field(default_factory=set)
+    _arriving: "dict[int, queue.SimpleQueue[bytes]]" = field(default_factory=dict)
     _current: int | None = None
 
     def serve(self) -> None:
@@ -67,17 +83,29 @@ class _Sounds:
             while (command := self.connection.recv()) is not None:
                 self._take(command)
         finally:
+            with self._lock:
+                for id, pieces in self._arriving.items():
+                    self._gone.add(id)
+                    pieces.put(b"")
             self.transcriber.interrupt()
             self._waiting.put(None)
             worker.join()
 
-    def _take(self, command: Submit | Cancel) -> None:
+    def _take(self, command: Submit | Feed | Cancel) -> None:
         with self._lock:
             if isinstance(command, Submit):
                 self._pending.add(command.id)
+                if command.prompt is None:
+                    self._arriving[command.id] = queue.SimpleQueue()
                 self._waiting.put(command)
-            elif command.id in self._pending:
+            elif command.id not in self._pending:
+                return
+            elif isinstance(command, Feed):
+                self._arriving[command.id].put(command.samples)
+            else:
                 self._gone.add(command.id)
+                if command.id in self._arriving:
+                    self._arriving[command.id].put(b"")
                 if command.id == self._current:
                     self.transcriber.interrupt()
 
@@ -87,11 +115,36 @@ class _Sounds:
                 with self._lock:
                     self._current = request.id
                     self.transcriber.interrupt(request.id in self._gone)
-                self._hear(request)
+                if request.prompt is None:
+                    self._listen(request)
+                else:
+                    self._hear(request)
                 with self._lock:
                     self._current = None
+                    self._arriving.pop(request.id, None)
                     self._pending.discard(request.id)
                     self._gone.discard(request.id)
+
+    def _listen(self, request: Submit) -> None:
+        """Hears a sound while it arrives."""
+        import numpy as np
+
+        send, id = self.connection.send, request.id
+        pieces = self._arriving[id]
+
+        def arrived() -> "Iterator[np.ndarray[Any, Any]]":
+            while (piece := pieces.get()) and id not in self._gone:
+                yield np.frombuffer(piece, "<i2")
+                send(Took(id, [], []))
+
+        send(Accepted(id))
+        try:
+            for part in self.transcriber.stream(arrived(), **request.options):
+                send(heard(id, part.segment, is_final=part.is_final))
+        except RunnerError as error:
+            send(Ended(id, {}, str(error)))
+        else:
+            send(Ended(id, {}))
 
     def _hear(self, request: Submit) -> None:
         send, id = self.connection.send, request.id

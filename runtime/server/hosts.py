@@ -29,7 +29,7 @@ class HostCheck:
         self._names = {_same(name.strip("[]")) for name in names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] in ("http", "websocket"):
             header = Headers(scope=scope).get("host", "")
             name = host_name(header)
             if name is None:

@@ -70,7 +70,8 @@ def routes(answering: Answering) -> list[Route]:
                 "model_alias": served.name,
                 "chat_template": served.template or "",
                 **({"chat_template_tool_use": of_tools} if of_tools else {}),
-                "modalities": {"vision": served.sees, "audio": False},
+                "modalities": {"vision": served.sees, "audio": served.hearing is not None},
+                **({"transcription": served.hearing} if served.hearing is not None else {}),
                 "build_info": f"thimble {settings.version}",
             }
         )

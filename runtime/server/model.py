@@ -15,7 +15,7 @@ from runtime.chat_format.template import ChatTemplate
 from runtime.embedder import Embeddings
 from runtime.errors import RunnerError
 from runtime.server.embedding_process import Embed, run_embedder
-from runtime.server.hearing_process import run_transcriber
+from runtime.server.hearing_process import Feed, run_transcriber
 from runtime.server.model_process import (
     Accepted,
     Cancel,
@@ -38,7 +38,7 @@ from runtime.server.pace import Pace
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _LOG = logging.getLogger("uvicorn.error")
 _Coding = Encode | Decode | Embed
-_Command = Submit | Cancel | _Coding | None
+_Command = Submit | Feed | Cancel | _Coding | None
 _PROCESSES: dict[Task, Callable[[Connection, ModelOptions], None]] = {
     "text": run_model,
     "embedding": run_embedder,
@@ -232,6 +232,10 @@ class Model:
             answer.close()
             raise
         return answer
+
+    def feed(self, answer: Answer, samples: bytes) -> None:
+        """Gives more of a sound that arrives, or its end, which b"" is."""
+        self._send(Feed(answer.number, samples))
 
     async def encode(self, prompt: str | Pieces, as_prompt: bool = True) -> list[int]:
         """Returns the tokens of a text or of a conversation's pieces.

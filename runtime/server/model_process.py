@@ -77,7 +77,8 @@ Pieces = list[tuple[str, bool]] | Pictured
 @dataclass(frozen=True)
 class Submit:
     """A request: a text, its tokens or the pieces of a conversation, and Engine.submit()'s options;
-    of a model that hears, the bytes of a sound, and Transcriber.transcribe()'s.
+    of a model that hears, the bytes of a sound, and Transcriber.transcribe()'s; or None, and
+    Transcriber.stream()'s.
 
     Attributes:
         scored: whether the log-probabilities of the prompt's own tokens are wanted too.

@@ -9,15 +9,18 @@ from starlette.routing import Route
 
 _PAGE = Path(__file__).parent / "page"
 _WEB = Path(__file__).resolve().parents[1] / "web"
-_OWN = ("style.css", "page.mjs", "answers.mjs", "pictures.mjs")
+_OWN = (
+    *("style.css", "page.mjs", "answers.mjs", "pictures.mjs"),
+    *("live.mjs", "transcripts.mjs", "sound_form.mjs", "microphone.mjs", "samples.mjs"),
+)
 _SHARED = (
     *("page/kept.mjs", "page/log.css", "page/log.mjs", "page/markdown.mjs"),
     *("vendor/marked.esm.js", "vendor/purify.min.js"),
 )
 _TYPES = {".html": "text/html", ".css": "text/css"}
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; "
-    "frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; media-src blob:; "
+    "base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.server.errors import HttpError
@@ -28,7 +28,10 @@ class RequestLog:
     """
 
     def __init__(
-        self, app: ASGIApp, routes: Iterable[Route], count: Callable[[str, int, str], None]
+        self,
+        app: ASGIApp,
+        routes: Iterable[Route | WebSocketRoute],
+        count: Callable[[str, int, str], None],
     ) -> None:
         self._app = app
         self._paths: dict[object, str] = {}

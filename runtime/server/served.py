@@ -43,6 +43,16 @@ class ServedModel:
         return self.options.task == "text" and "vision" in self.report
 
     @property
+    def hearing(self) -> Mapping[str, Any] | None:
+        """What a model that hears can tell: of which parts times, in which languages, and whether
+        while the sound arrives; files of before say nothing. None: it does not hear."""
+        if self.options.task != "transcription":
+            return None
+        known: dict[str, Any] = {"timestamps": [], "languages": [], "streams": False}
+        facts = self.report.get("model", {})
+        return {name: facts.get(name, other) for name, other in known.items()}
+
+    @property
     def capabilities(self) -> list[str]:
         """What it can do, in Ollama's and llama.cpp's words."""
         if self.options.task != "text":

@@ -29,6 +29,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> tuple
     model = models.write_moonshine_streaming(directory)
     options = HearingOptions(directory, directory / "m.pte", Scheme("none"))
     result = export_hearing(options, Quiet())
+    assert set(result.methods) == {"encoder", "text_decoder", "text_verifier"}
     for name, method in result.methods.items():
         assert method.delegation.calls == 1, (name, method.delegation.lines)
         assert set(method.delegation.left) <= {"embedding"}, method.delegation.lines

@@ -118,15 +118,16 @@ class Page:
 
 
 @contextmanager
-def open_page(home: Path) -> Iterator[Page]:
-    """A fresh browser whose profile lies in `home`; skips the test where there is none."""
+def open_page(home: Path, *given: str) -> Iterator[Page]:
+    """A fresh browser whose profile lies in `home`, with options of its own; skips the test where
+    there is none."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no chromium in the path: apt-get install chromium")
     from_us, to_browser = os.pipe()
     from_browser, to_us = os.pipe()
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    options += ["--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={home}"]
+    options += ["--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={home}", *given]
     # The protocol wants to read from descriptor 3 and to write to 4.
     script = f'exec "$0" "$@" 3<&{from_us} 4>&{to_us}'
     process = subprocess.Popen(

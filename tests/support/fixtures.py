@@ -283,6 +283,19 @@ def hearing_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 
 
 @pytest.fixture(scope="session")
+def streaming_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random model that hears while sound arrives."""
+    pytest.importorskip("transformers")
+    from support.moonshine_streaming_models import write_moonshine_streaming
+
+    directory = tmp_path_factory.mktemp("moonshine_streaming")
+    write_moonshine_streaming(directory)
+    return export_hearing(
+        HearingOptions(directory, directory / "m.pte", Scheme("none")), Quiet()
+    ).out
+
+
+@pytest.fixture(scope="session")
 def seeing_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Path]:
     """A small random SmolVLM, transformers' model of it, and its checkpoint."""
     pytest.importorskip("transformers")

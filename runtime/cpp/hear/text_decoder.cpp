@@ -12,6 +12,14 @@ namespace {
 // Inputs before the caches: a token, its position, and what is added to scores.
 constexpr size_t kFirst = 3;
 constexpr size_t kCaches = 4;  // of a layer: keys and values, of tokens and of the window
+constexpr const char* kVerifier = "text_verifier";
+
+// Data in the shape of an input, where its sizes are the least.
+TensorView view(const TensorSpec& spec, const void* data) {
+  Shape shape;
+  for (const SizeRange& size : spec.sizes) shape.push_back(size.least);
+  return {"", spec.type, shape, data};
+}
 
 }  // namespace
 
@@ -36,6 +44,12 @@ Result<std::unique_ptr<TextDecoder>> TextDecoder::load(TensorProgram& program,
   const auto width = static_cast<size_t>(cache[2].least);
   loaded->cached_.assign(2 * loaded->layers_, std::vector<float>(loaded->max_tokens_ * width));
   loaded->bias_.resize(loaded->max_tokens_ + 1);
+  const Result<const MethodSignature*> verifier = program.find(kVerifier);
+  if (verifier.ok() && loaded->verifies(**verifier)) {
+    loaded->verifier_ = *verifier;
+    const Status status = program.load(**verifier);
+    if (!status.ok()) return status;
+  }
   loaded->queries_.resize(loaded->max_tokens_ * loaded->aligned_.size() * loaded->head_size_);
   return loaded;
 }
@@ -85,11 +99,30 @@ bool TextDecoder::fits(const TranscriptionSettings& settings) {
   return in[2].sizes[3].least == cache[1].least + 1;
 }
 
-TensorView TextDecoder::view(size_t input, const void* data) const {
-  const TensorSpec& spec = decoder_->inputs[input];
-  Shape shape;
-  for (const SizeRange& size : spec.sizes) shape.push_back(size.least);
-  return {"", spec.type, shape, data};
+bool TextDecoder::verifies(const MethodSignature& method) const {
+  const std::vector<TensorSpec>&in = method.inputs, &out = method.outputs;
+  const std::vector<TensorSpec>&one_in = decoder_->inputs, &one_out = decoder_->outputs;
+  if (in.size() != one_in.size() || out.size() != one_out.size() || !aligned_.empty()) return false;
+  if (in[0].sizes.size() != 2 || in[2].sizes.size() != 4) return false;
+  const int64_t tokens = in[0].sizes[1].least, most = one_in[kFirst].sizes[1].least;
+  const auto is = [](const TensorSpec& spec, const TensorSpec& other, const Shape& sizes) {
+    if (spec.type != other.type || spec.sizes.size() != sizes.size()) return false;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      if (spec.sizes[i].least != sizes[i]) return false;
+    }
+    return true;
+  };
+  if (!is(in[0], one_in[0], {1, tokens}) || !is(in[1], one_in[1], {1, tokens}) ||
+      !is(in[2], one_in[2], {1, 1, tokens, most + tokens})) {
+    return false;
+  }
+  for (size_t i = kFirst; i < in.size(); ++i) {
+    if (!is(in[i], one_in[i], view(one_in[i], nullptr).shape)) return false;
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!is(out[i], one_out[i], {1, tokens, one_out[i].sizes[2].least})) return false;
+  }
+  return true;
 }
 
 Status TextDecoder::use_positions(const uint8_t* positions, size_t count) {
@@ -135,6 +168,7 @@ Status TextDecoder::encode(const std::vector<float>& numbers, size_t rows, size_
 
 void TextDecoder::truncate(size_t count) {
   position_ = static_cast<int64_t>(count);
+  ahead_ = 0;
   std::fill(bias_.begin() + position_, bias_.end() - 1, -std::numeric_limits<float>::infinity());
   bias_.back() = 0;  // a token sees itself
 }
@@ -144,22 +178,24 @@ Status TextDecoder::step(int32_t token, std::vector<float>* logits) {
     return Status::error("the text has " + std::to_string(max_tokens_) +
                          " tokens, the most of a window");
   }
-  const int64_t id = token;
-  std::vector<TensorView> inputs{view(0, &id), view(1, &position_), view(2, bias_.data())};
-  for (const std::vector<float>& cache : cached_) {
-    inputs.push_back(view(inputs.size(), cache.data()));
+  if (size() >= ahead_ && is_expected(token)) {
+    const Status status = read_ahead();
+    if (!status.ok()) return status;
   }
-  for (const Tensor& cache : window_) inputs.push_back(cache.view());
-  const Result<std::vector<Tensor>> outputs = program_.run(*decoder_, inputs);
+  if (size() < ahead_ && is_expected(token)) {
+    const size_t row = vocab_size() * sizeof(float);
+    logits->resize(vocab_size());
+    std::memcpy(logits->data(), &ahead_logits_[(size() - ahead_from_) * row], row);
+    bias_[static_cast<size_t>(position_++)] = 0;
+    return {};
+  }
+  ahead_ = 0;  // what was read follows another token
+  const int64_t id = token;
+  const Result<std::vector<Tensor>> outputs = run(*decoder_, &id, &position_, bias_.data());
   if (!outputs.ok()) return outputs.status();
   logits->resize(vocab_size());
   std::memcpy(logits->data(), (*outputs)[0].data.data(), (*outputs)[0].data.size());
-  for (size_t i = 0; i < cached_.size(); ++i) {
-    const std::vector<uint8_t>& row = (*outputs)[1 + i].data;
-    std::memcpy(
-        reinterpret_cast<uint8_t*>(cached_[i].data()) + static_cast<size_t>(position_) * row.size(),
-        row.data(), row.size());
-  }
+  keep(*outputs, 1);
   const size_t bytes = head_size_ * sizeof(float);
   for (size_t i = 0; i < aligned_.size(); ++i) {
     std::memcpy(&queries_[(size() * aligned_.size() + i) * head_size_],
@@ -167,6 +203,64 @@ Status TextDecoder::step(int32_t token, std::vector<float>* logits) {
   }
   bias_[static_cast<size_t>(position_++)] = 0;
   return {};
+}
+
+void TextDecoder::expect(std::vector<int32_t> tokens) {
+  expected_ = std::move(tokens);
+  expected_from_ = size();
+  ahead_ = 0;
+}
+
+bool TextDecoder::is_expected(int32_t token) const {
+  const size_t at = size() - expected_from_;  // great before it
+  return at < expected_.size() && expected_[at] == token;
+}
+
+Status TextDecoder::read_ahead() {
+  if (verifier_ == nullptr) return {};
+  const auto all = static_cast<size_t>(verifier_->inputs[0].sizes[1].least);
+  const size_t at = size() - expected_from_;
+  const size_t count = std::min({all, expected_.size() - at, max_tokens_ - size()});
+  if (count < 2) return {};
+  std::vector<int64_t> tokens(all, 0), positions(all, position_);  // behind them, whatever
+  std::vector<float> bias;
+  for (size_t i = 0; i < all; ++i) {
+    if (i < count) {
+      tokens[i] = expected_[at + i];
+      positions[i] += static_cast<int64_t>(i);
+    }
+    bias.insert(bias.end(), bias_.begin(), bias_.end() - 1);
+    bias.resize(bias.size() + i + 1, 0);
+    bias.resize((i + 1) * (max_tokens_ + all), -std::numeric_limits<float>::infinity());
+  }
+  Result<std::vector<Tensor>> outputs =
+      run(*verifier_, tokens.data(), positions.data(), bias.data());
+  if (!outputs.ok()) return outputs.status();
+  keep(*outputs, count);
+  ahead_logits_ = std::move((*outputs)[0].data);
+  ahead_from_ = size();
+  ahead_ = size() + count;
+  return {};
+}
+
+Result<std::vector<Tensor>> TextDecoder::run(const MethodSignature& method, const int64_t* tokens,
+                                             const int64_t* positions, const float* bias) {
+  const std::vector<TensorSpec>& specs = method.inputs;
+  std::vector<TensorView> inputs{view(specs[0], tokens), view(specs[1], positions),
+                                 view(specs[2], bias)};
+  for (const std::vector<float>& cache : cached_) {
+    inputs.push_back(view(specs[inputs.size()], cache.data()));
+  }
+  for (const Tensor& cache : window_) inputs.push_back(cache.view());
+  return program_.run(method, inputs);
+}
+
+void TextDecoder::keep(const std::vector<Tensor>& outputs, size_t count) {
+  const size_t row = cached_[0].size() / max_tokens_ * sizeof(float);
+  for (size_t i = 0; i < cached_.size(); ++i) {
+    std::memcpy(reinterpret_cast<uint8_t*>(cached_[i].data()) + size() * row,
+                outputs[1 + i].data.data(), count * row);
+  }
 }
 
 Attention TextDecoder::attention(size_t first, size_t count, size_t steps) const {

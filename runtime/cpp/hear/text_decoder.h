@@ -47,6 +47,10 @@ class TextDecoder {
   /// Drops the tokens behind the first `count`.
   void truncate(size_t count);
 
+  /// Says what the next tokens may be. Of those that come, step() then reads several at once, where
+  /// the file can: what it tells of each is the same.
+  void expect(std::vector<int32_t> tokens);
+
   /// Reads a token. Fails behind max_tokens() of them.
   /// \param logits [vocab_size()] of the next one.
   Status step(int32_t token, std::vector<float>* logits);
@@ -56,11 +60,21 @@ class TextDecoder {
               const MethodSignature* decoder)
       : program_(program), encoder_(encoder), decoder_(decoder) {}
   bool fits(const TranscriptionSettings& settings);
-  TensorView view(size_t input, const void* data) const;
+  /// Whether a method is the decoder of several tokens.
+  bool verifies(const MethodSignature& method) const;
+  /// Whether a token is the next of those that are expected.
+  bool is_expected(int32_t token) const;
+  /// Reads it, and more of these.
+  Status read_ahead();
+  Result<std::vector<Tensor>> run(const MethodSignature& method, const int64_t* tokens,
+                                  const int64_t* positions, const float* bias);
+  /// Caches what was made of the next `count` tokens.
+  void keep(const std::vector<Tensor>& outputs, size_t count);
 
   TensorProgram& program_;
   const MethodSignature* const encoder_;
   const MethodSignature* const decoder_;
+  const MethodSignature* verifier_ = nullptr;  ///< of several tokens; files may lack it
   size_t layers_ = 0, max_tokens_ = 0;
   const uint8_t* positions_ = nullptr;      ///< of the encoder's second input
   std::vector<Tensor> window_;              ///< keys, then values, of each layer
@@ -71,6 +85,10 @@ class TextDecoder {
   size_t head_size_ = 0;
   std::vector<float> queries_;  ///< [max_tokens()][aligned_][head_size_]
   int64_t position_ = 0;
+  std::vector<int32_t> expected_;
+  size_t expected_from_ = 0;           ///< the first one's position
+  size_t ahead_from_ = 0, ahead_ = 0;  ///< the first ones' positions that were read, and were not
+  std::vector<uint8_t> ahead_logits_;  ///< [...][vocab_size()], of the first
 };
 
 }  // namespace thimble

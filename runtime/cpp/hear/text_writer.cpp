@@ -53,14 +53,16 @@ Status TextWriter::check(const TranscribeOptions& options, size_t frames) const 
 Status TextWriter::write(const std::vector<float>& numbers, size_t rows, std::string* language,
                          std::vector<int32_t>* tokens, TextScores* scores) {
   const Status status = decoder_.encode(numbers, rows);
-  return status.ok() ? write_text(options_.fallback, language, tokens, scores) : status;
+  return status.ok() ? write_text(options_.fallback, {}, language, tokens, scores) : status;
 }
 
-Status TextWriter::write_text(bool fallback, std::string* language, std::vector<int32_t>* tokens,
+Status TextWriter::write_text(bool fallback, const std::vector<int32_t>& expected,
+                              std::string* language, std::vector<int32_t>* tokens,
                               TextScores* scores) {
   Status status;
   if (language->empty() && !settings_.languages.empty()) status = detect(language);
   if (status.ok()) status = read_prompt(*language, scores);
+  decoder_.expect(expected);
   for (scores->temperature = options_.temperature; status.ok();) {
     status = attempt(tokens, scores);
     const bool unsure = scores->avg_logprob < kUnsure;

@@ -34,8 +34,9 @@ class TextWriter : public WindowWriter {
                std::vector<int32_t>* tokens, TextScores* scores) override;
   /// Writes the text of what the decoder has read.
   /// \param fallback whether one that fails is written again.
-  Status write_text(bool fallback, std::string* language, std::vector<int32_t>* tokens,
-                    TextScores* scores);
+  /// \param expected what it may be: the same text, sooner where it is.
+  Status write_text(bool fallback, const std::vector<int32_t>& expected, std::string* language,
+                    std::vector<int32_t>* tokens, TextScores* scores);
   std::vector<TimedPart> parts(const std::vector<int32_t>& tokens, size_t steps,
                                size_t* used) const override;
   std::vector<TokenTime> token_times(size_t tokens, size_t steps) const override;

@@ -90,6 +90,7 @@ void TranscriptStream::next_window(size_t begin) {
   heard_ = complete_ = 0;
   has_sound_ = false;
   shown_.clear();
+  written_.clear();
   // What lies before it is forgotten in whole seconds of whole rows, but for the last of these,
   // which resampling reads.
   const auto rate = static_cast<size_t>(transcriber_.reader_->rate()), row = settings().row;
@@ -128,9 +129,11 @@ Status TranscriptStream::write(size_t count, bool is_final) {
   Transcriber::WindowText text{begin_, count, {}, {}, true};
   TextScores scores;
   if (has_sound_) {
-    const Status status = transcriber_.text_writer_->write_text(options_.fallback && is_final,
-                                                                &language_, &text.tokens, &scores);
+    const Status status = transcriber_.text_writer_->write_text(
+        options_.fallback && is_final, is_final ? std::vector<int32_t>() : written_, &language_,
+        &text.tokens, &scores);
     if (!status.ok()) return status;
+    written_ = text.tokens;
   }
   if (ended()) return {};
   std::vector<Segment> segments = transcriber_.segments_of(text, false, &count);

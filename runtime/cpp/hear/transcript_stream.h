@@ -17,7 +17,9 @@ namespace thimble {
 ///
 /// After each step, the encoder reads the rows that came, with those around them that their states
 /// depend on, and the decoder writes the window's text anew: the one that it would write if the
-/// sound ended there. The texts of ended windows are those of Transcriber::transcribe().
+/// sound ended there. It reads several tokens at once of what it wrote before, as far as that
+/// stays. The texts of ended windows are written token by token, so that rounding is the same: they
+/// are those of Transcriber::transcribe().
 class TranscriptStream {
  public:
   /// Takes a window's text so far; or its last one. Returning false ends the work.
@@ -67,7 +69,8 @@ class TranscriptStream {
   size_t heard_ = 0;     ///< rows of the window whose text was written
   size_t complete_ = 0;  ///< its first states that no further row changes
   bool has_sound_ = false;
-  std::string shown_;  ///< the window's text so far
+  std::string shown_;             ///< the window's text so far
+  std::vector<int32_t> written_;  ///< its tokens
   std::string language_;
   int64_t tokens_ = 0;
   bool stopped_ = false;  ///< by on_part_

@@ -9,8 +9,10 @@ export class ServerError extends Error {
   }
 }
 
-async function request(path, key, options = {}) {
-  const headers = { "Content-Type": "application/json" };
+/** Returns the response to a body of JSON, or a form. */
+export async function request(path, key, options = {}) {
+  const isForm = options.body instanceof FormData; // whose type the browser tells
+  const headers = isForm ? {} : { "Content-Type": "application/json" };
   if (key) headers.Authorization = `Bearer ${key}`;
   const response = await fetch(path, { headers, ...options });
   if (response.ok) return response;
@@ -19,20 +21,21 @@ async function request(path, key, options = {}) {
   throw new ServerError(told ?? { message }, response.status);
 }
 
-/** Returns the names of the models that answer. */
+/** Returns the names of the models that answer or hear. */
 export async function findModels(key) {
   const { data } = await (await request("v1/models", key)).json();
-  const names = data.filter((model) => model.capabilities.includes("completion"));
+  const kinds = ["completion", "transcription"];
+  const names = data.filter((model) => kinds.some((kind) => model.capabilities.includes(kind)));
   if (names.length === 0) throw new Error("no model of this server answers: they embed texts");
   return names.map((model) => model.id);
 }
 
-/** Returns what the page must know of a model: its name, whether it has a chat template, and whether
- * it takes pictures. */
+/** Returns what the page must know of a model: its name, whether it has a chat template, whether it
+ * takes pictures, and what it tells if it hears. */
 export async function findModel(model, key) {
   const props = await request(`props?model=${encodeURIComponent(model)}`, key);
-  const { chat_template, modalities } = await props.json();
-  return { model, chats: chat_template !== "", sees: modalities.vision };
+  const { chat_template, modalities, transcription: hears } = await props.json();
+  return { model, chats: chat_template !== "", sees: modalities.vision, hears };
 }
 
 /**
@@ -57,7 +60,8 @@ export async function* answer({ model, chats, messages, sampling, key, signal })
   }
 }
 
-async function* events(body) {
+/** Yields the events of a stream. */
+export async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

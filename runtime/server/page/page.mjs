@@ -1,10 +1,13 @@
-// The page: a conversation with the server's model, which outlives a reload.
+// The page: a conversation with the server's model, or the texts of sounds, which outlive a reload.
 
 import { keep, keepChoice, kept, keptChoice } from "../web/page/kept.mjs";
 import { following, prepare, showNothing } from "../web/page/log.mjs";
 import { render } from "../web/page/markdown.mjs";
 import { answer, findModel, findModels } from "./answers.mjs";
+import { LiveText } from "./live.mjs";
 import { Pictures, filesOf, showPictures, withPictures } from "./pictures.mjs";
+import { SoundForm } from "./sound_form.mjs";
+import { player, transcribe } from "./transcripts.mjs";
 
 const find = (id) => document.getElementById(id);
 const NUMBERS = ["temperature", "top_p", "max_tokens"];
@@ -13,6 +16,7 @@ let server = null; // the chosen model's name, and whether it chats
 let messages = []; // each with its element
 let running = null; // what ends the answer, which is then the last message
 const pictures = new Pictures(find("pictures")); // of the next message
+const sounds = new SoundForm({ hear, listen, say, stop: () => running?.abort() });
 let lost = ""; // what the browser does not keep
 
 function say(text) {
@@ -40,8 +44,9 @@ function store() {
 function show(role, content, images = []) {
   const element = document.createElement("div");
   element.className = `message ${role}`;
-  if (role === "assistant") fill(element, content, "");
+  if (role === "assistant" && !server?.hears) fill(element, content, "");
   else element.textContent = content;
+  if (server?.hears) element.classList.add("heard");
   showPictures(element, images);
   find("log").append(element);
   element.scrollIntoView({ block: "end" });
@@ -79,6 +84,9 @@ async function connect() {
   }
   find("model").textContent = server.model;
   prepare(find("log"), server.chats);
+  if (server.hears) find("log").dataset.hint = "Choose a sound, drop one here, or record one.";
+  sounds.offer(server.hears);
+  find("form").hidden = find("settings").hidden = Boolean(server.hears);
   find("add").hidden = !(server.sees && server.chats);
   find("text").placeholder = server.chats ? "Message" : "A text to continue";
   document.title = `${server.model} · Thimble`;
@@ -162,6 +170,74 @@ async function reply() {
   store();
 }
 
+/** Writes the texts of sounds, one after the other. */
+async function hear(files) {
+  for (const file of files) if (!(await hearOne(file))) return;
+}
+
+/** Returns whether nothing ended the work. */
+async function hearOne(file) {
+  if (running || sounds.isRecording) {
+    say("One sound at a time: wait, or stop it.");
+    return false;
+  }
+  const control = (running = new AbortController());
+  sounds.busy = true;
+  say("");
+  const { sound, text, write } = showSound(file.name);
+  sound.element.append(player(file));
+  const asked = { ...sounds.options, model: server.model, file, key: find("key").value };
+  let problem = null;
+  try {
+    const parts = transcribe({ ...asked, signal: control.signal });
+    for await (const more of parts) write(text.content + more);
+  } catch (error) {
+    problem = error;
+  }
+  if (running !== control) return false; // cleared
+  running = null;
+  sounds.busy = false;
+  return settle(text, problem);
+}
+
+/** Writes the text of a sound whose samples come, until it is finished. */
+function listen(rate) {
+  const { sound, text, write } = showSound("recording.wav");
+  const live = new LiveText({ model: server.model, key: find("key").value, rate, tell: write });
+  return {
+    send: (piece) => live.send(piece),
+    close: () => live.close(),
+    async finish(file) {
+      sound.element.append(player(file));
+      live.end();
+      const problem = await live.told.then(() => null, (error) => error);
+      if (messages.includes(text)) settle(text, problem); // else it was cleared
+    },
+  };
+}
+
+function showSound(name) {
+  const sound = show("user", name), text = show("assistant", "");
+  messages.push(sound, text);
+  const write = (now) =>
+    following(find("log"), () => (text.element.textContent = text.content = now));
+  return { sound, text, write };
+}
+
+/** Ends the text of the last sound; returns whether there was no problem. */
+function settle(text, problem) {
+  if (problem && !text.content) { // the sound stays, to be heard
+    messages = messages.slice(0, -2);
+    text.element.remove();
+  } else if (!text.content) {
+    text.element.classList.add("nothing");
+    text.element.append("The sound has no text.");
+  }
+  if (problem && problem.name !== "AbortError") say(`Error: ${problem.message}`);
+  store();
+  return problem === null;
+}
+
 function tell(usage, waited, spent) {
   const { prompt_tokens: prompt, completion_tokens: count } = usage;
   const rate = count > 1 ? `, then ${(((count - 1) / spent) * 1000).toFixed(1)} a second` : "";
@@ -218,6 +294,11 @@ find("files").addEventListener("change", async () => {
 for (const [kind, place] of [["paste", find("text")], ["drop", document], ["dragover", document]]) {
   place.addEventListener(kind, (event) => {
     const files = filesOf(event);
+    if (server?.hears && kind.startsWith("drag")) return event.preventDefault();
+    if (server?.hears && files.length > 0) {
+      event.preventDefault();
+      return hear(files);
+    }
     if (find("add").hidden || (files.length === 0 && kind !== "dragover")) return;
     // What has text too, such as cells of a table, is also pasted as text.
     if (!event.clipboardData?.types.includes("text/plain")) event.preventDefault();
@@ -233,6 +314,8 @@ find("text").addEventListener("keydown", (event) => {
 function empty() {
   running?.abort();
   running = null;
+  sounds.cancel();
+  sounds.busy = false;
   find("send").textContent = "Send";
   messages = [];
   pictures.take();
