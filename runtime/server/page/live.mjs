@@ -53,7 +53,12 @@ export class LiveText {
 
   #say(event) {
     if (this.#unsent) this.#unsent.push(event);
-    else this.#socket.send(JSON.stringify(event));
+    else this.#send(event);
+  }
+
+  /** Of a connection that has ended, the last pieces still come: nobody needs them. */
+  #send(event) {
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(event));
   }
 
   #take(event) {
@@ -62,7 +67,7 @@ export class LiveText {
       const format = { type: "audio/pcm", rate: this.#rate };
       const session = { type: "transcription", audio: { input: { format } } };
       const first = { type: "session.update", session };
-      for (const one of [first, ...this.#unsent]) this.#socket.send(JSON.stringify(one));
+      for (const one of [first, ...this.#unsent]) this.#send(one);
       this.#unsent = null;
     } else if (event.type === TEXT + "delta") {
       this.#growing += event.delta;
