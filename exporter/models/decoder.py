@@ -241,7 +241,10 @@ class CausalLM(nn.Module):
         context = CachedContext(self.model.ropes(start_pos, seq_len), start_pos, {})
         x = self.embed(tokens)  # (1, seq_len, hidden_size)
         context = self._with_inputs(context, tokens, x)
-        return self.head(self.run_layers(tokens, x, context)[:, -1])
+        for index, layer in enumerate(self.model.layers):
+            x = layer(x, context)
+            x = self.behind(index, x, tokens)
+        return self.head(x[:, -1])
 
     def _check_table(self, start_pos: int, seq_len: int) -> None:
         """Refuses a call whose rotary table is not that of the caches."""
@@ -261,11 +264,8 @@ class CausalLM(nn.Module):
         """Maps token ids (batch, seq_len) to hidden states (batch, seq_len, hidden_size)."""
         return self.scale_embedding(self.model.embed_tokens(tokens))
 
-    def run_layers(self, tokens: Tensor, x: Tensor, context: Context | CachedContext) -> Tensor:
-        """Maps the hidden states of tokens in front of the first layer to those behind the last,
-        (batch, seq_len, hidden_size) both."""
-        for layer in self.model.layers:
-            x = layer(x, context)
+    def behind(self, index: int, x: Tensor, tokens: Tensor) -> Tensor:
+        """Maps the hidden states that a layer returns to those that the next one reads."""
         return x
 
     def scale_embedding(self, rows: Tensor) -> Tensor:
@@ -329,7 +329,10 @@ class CausalLM(nn.Module):
         """
         x, context = self.embed(tokens), self.context(tokens.shape[1])._replace(kept={})
         context = self._with_inputs(context, tokens, x)
-        return self.head(self.run_layers(tokens, x, context))
+        for index, layer in enumerate(self.model.layers):
+            x = layer(x, context)
+            x = self.behind(index, x, tokens)
+        return self.head(x)
 
 
 def _feed_forward(spec: FeedForwardSpec, hidden_size: int) -> MLP | Experts:

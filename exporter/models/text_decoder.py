@@ -3,7 +3,6 @@ of pictures or sound can stand beside those of tokens."""
 
 from torch import Tensor, nn
 
-from exporter.models.context import CachedContext, Context
 from exporter.models.decoder import CausalLM
 
 TOKEN_EMBEDDING, TEXT_DECODER = "token_embedding", "text_decoder"
@@ -38,10 +37,8 @@ class TextDecoder(_Part):
         size = self.config.hidden_size
         return tokens if self.row_size == size else tokens[..., :size]
 
-    def run_layers(self, tokens: Tensor, x: Tensor, context: Context | CachedContext) -> Tensor:
-        size = self.config.hidden_size
-        for index, layer in enumerate(self.model.layers, start=1):
-            x = layer(x, context)
-            if index * size < self.row_size:
-                x = x + tokens[..., index * size : (index + 1) * size]
-        return x
+    def behind(self, index: int, x: Tensor, tokens: Tensor) -> Tensor:
+        first = (index + 1) * self.config.hidden_size
+        if first >= self.row_size:
+            return x
+        return x + tokens[..., first : first + self.config.hidden_size]

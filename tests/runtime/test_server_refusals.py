@@ -101,7 +101,7 @@ def test_the_readme_names_the_fields_without_effect() -> None:
             400,
             "^tool_choice allows 'g', which is not in tools",
         ),
-        ({"functions": "f"}, 400, "functions must be"),
+        ({"functions": "f"}, 400, 'functions is "f", but must be a list'),
         ({"temperature": 3}, 400, "temperature is 3, but must be at most 2$"),
         ({"mirostat": 3}, 400, "mirostat is 3, but must be at most 2$"),
         ({"dry_sequence_breakers": ["x"]}, 400, "dry_sequence_breakers is not supported$"),
