@@ -39,6 +39,8 @@ class Explanation:
         states: the sizes of what layers without attention keep.
         unfused: operators that the delegate runs separately though it can fuse their kind; None if
             the delegate does not report them.
+        imatrix: the importance matrix by which scales are searched, as in a file's report; None:
+            none is.
     """
 
     scheme: str
@@ -50,6 +52,7 @@ class Explanation:
     caches: Sequence[KvCaches]
     states: Sequence[States]
     unfused: Sequence[Unfused] | None
+    imatrix: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON: objects and lists by the names of the attributes, here and in each
@@ -76,6 +79,7 @@ class Explanation:
             "caches": [asdict(item) for item in self.caches],
             "states": [asdict(item) for item in self.states],
             "unfused": [asdict(item) for item in self.unfused or ()],
+            **({} if self.imatrix is None else {"imatrix": dict(self.imatrix)}),
         }
 
 
@@ -91,7 +95,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     plan = read_plan(options, listener, with_text=False)
     name = plan.scheme.name
     rotation = plan.scheme.choice.rotation if name in METHODS else "none"
-    plan = replace(plan, scheme=quick_scheme(plan.scheme))
+    imatrix = None if plan.importance is None else plan.importance.facts
+    plan = replace(plan, scheme=quick_scheme(plan.scheme), importance=None)
     delegate, context, seq_len = plan.delegate, plan.max_context_len, plan.max_seq_len
     model, _ = load_quantized(plan, listener)
     attach(model, plan.checkpoint.adapters)
@@ -109,6 +114,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         cache_type=_TYPES[item_bytes],
         caches=kv_caches(spec, limits, item_bytes, context, seq_len),
         states=states(spec),
+        imatrix=imatrix,
     )
 
 

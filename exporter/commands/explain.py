@@ -48,6 +48,7 @@ def run_explain(request: Request) -> None:
             max_context_len=request.max_context_len,
             max_seq_len=request.max_seq_len,
             delegate=request.delegate,
+            imatrix=request.imatrix,
         )
         return explain_export(options, display)
 
@@ -98,6 +99,11 @@ def describe(explanation: "Explanation") -> str:
     lines += [
         f"  {part.delegate} took nothing: {part.refused}" for part in report.parts if part.refused
     ]
+    if explanation.imatrix is not None:
+        facts = explanation.imatrix
+        chunks = "" if facts["chunks"] is None else f", made of {facts['chunks']} chunks of text"
+        lines += ["", f"scales are searched by {facts['file']}{chunks}:"]
+        lines.append(f"  it tells of {facts['matrices']} matrices")
     if explanation.caches:
         lines += ["", f"keys and values, in {explanation.cache_type}:"]
         lines += [f"  {_cache(item)}" for item in explanation.caches]
