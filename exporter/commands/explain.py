@@ -107,6 +107,9 @@ def describe(explanation: "Explanation") -> str:
     if explanation.caches:
         lines += ["", f"keys and values, in {explanation.cache_type}:"]
         lines += [f"  {_cache(item)}" for item in explanation.caches]
+        sizes = [f"{type} {show_size(size)}" for type, size in explanation.cache_sizes.items()]
+        if sizes:
+            lines.append(f"  in all, by a runner's --kv-cache: {', '.join(sizes)}")
     if explanation.states:
         lines += ["", "states, in float32, whatever the context:"]
         lines += [f"  {_state(item)}" for item in explanation.states]
