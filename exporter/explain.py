@@ -1,7 +1,7 @@
 """Explains what an export does with each line of a model, and why, without writing a file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from torch.export import ExportedProgram
@@ -16,7 +16,7 @@ from exporter.models.low_rank import attach
 from exporter.options import ExportOptions
 from exporter.pipeline import load_quantized
 from exporter.plan.cache_type import cached_bytes
-from exporter.plan.kv_caches import KvCaches, States, kv_caches, states
+from exporter.plan.kv_caches import CACHED_BYTES, KvCaches, States, kv_caches, states
 from exporter.plan.plan import Plan
 from exporter.plan.planning import read_plan
 from quant.scheme import FOUR_BITS, METHODS, Scheme
@@ -37,8 +37,12 @@ class Explanation:
         caches: the sizes of the key/value caches, as the delegate that takes the program keeps
             them.
         states: the sizes of what layers without attention keep.
+        cache_sizes: bytes of all key/value caches by the types that a runner may be told to keep
+            (--kv-cache); empty where it keeps the file's own.
         unfused: operators that the delegate runs separately though it can fuse their kind; None if
             the delegate does not report them.
+        imatrix: the importance matrix by which scales are searched, as in a file's report; None:
+            none is.
     """
 
     scheme: str
@@ -50,6 +54,8 @@ class Explanation:
     caches: Sequence[KvCaches]
     states: Sequence[States]
     unfused: Sequence[Unfused] | None
+    cache_sizes: Mapping[str, int] = field(default_factory=dict)
+    imatrix: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON: objects and lists by the names of the attributes, here and in each
@@ -74,8 +80,10 @@ class Explanation:
             "delegation": self.delegation.to_dict(),
             "cache_type": self.cache_type,
             "caches": [asdict(item) for item in self.caches],
+            "cache_sizes": dict(self.cache_sizes),
             "states": [asdict(item) for item in self.states],
             "unfused": [asdict(item) for item in self.unfused or ()],
+            **({} if self.imatrix is None else {"imatrix": dict(self.imatrix)}),
         }
 
 
@@ -91,7 +99,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     plan = read_plan(options, listener, with_text=False)
     name = plan.scheme.name
     rotation = plan.scheme.choice.rotation if name in METHODS else "none"
-    plan = replace(plan, scheme=quick_scheme(plan.scheme))
+    imatrix = None if plan.importance is None else plan.importance.facts
+    plan = replace(plan, scheme=quick_scheme(plan.scheme), importance=None)
     delegate, context, seq_len = plan.delegate, plan.max_context_len, plan.max_seq_len
     model, _ = load_quantized(plan, listener)
     attach(model, plan.checkpoint.adapters)
@@ -102,13 +111,19 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     del model
     explained = explain_program(plan.scheme, program, lines, delegate, listener)
     limits, item_bytes = _cache_keeper(plan, explained.delegation)
+    sizes = {
+        type: sum(item.size for item in kv_caches(spec, limits, own, context, seq_len))
+        for type, own in CACHED_BYTES.items()
+    }
     return replace(
         explained,
         scheme=name,
         rotation=rotation,
         cache_type=_TYPES[item_bytes],
         caches=kv_caches(spec, limits, item_bytes, context, seq_len),
+        cache_sizes=sizes if limits.name == "cpu" else {},
         states=states(spec),
+        imatrix=imatrix,
     )
 
 

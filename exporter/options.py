@@ -33,6 +33,7 @@ class ExportOptions:
             where the delegate stores 5 and 6 too.
         calibration: text to calibrate and measure on; None: the embedded model's text.
         calibration_tokens: for GPTQ; None: a number that depends on the model's size.
+        imatrix: llama.cpp's importance matrix of the model, by which scales are searched.
         max_context_len: positions of the KV cache; None: as exporter.plan.lengths
             decides.
         max_seq_len: the most tokens in one call; None: max_context_len.
@@ -65,6 +66,7 @@ class ExportOptions:
     mixed: bool = False
     calibration: Path | None = None
     calibration_tokens: int | None = None
+    imatrix: Path | None = None
     max_context_len: int | None = None
     max_seq_len: int | None = None
     delegate: str = DEFAULT_DELEGATE
@@ -83,7 +85,7 @@ class ExportOptions:
         adapters = [place for _, place in self.adapters]
         named = (
             *(self.model, self.checkpoint, self.adapter, self.tokenizer),
-            *(self.chat_template, self.calibration, self.calibration_images),
+            *(self.chat_template, self.calibration, self.imatrix, self.calibration_images),
         )
         return [*adapters, *(path for path in named if path is not None)]
 

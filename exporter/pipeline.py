@@ -121,6 +121,7 @@ def load_quantized(plan: Plan, listener: Listener) -> tuple[CausalLM, QuantRepor
         listener.progress,
         plan.resources,
         storage_of(plan.limits),
+        plan.importance,
     )
     if report.rare_experts:
         listener.note(

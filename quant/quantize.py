@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from quant.cache.layers import find_cached_layers
 from quant.errors import QuantError
+from quant.importance import Importance
 from quant.layers.block_solver import calibration_streams
 from quant.layers.blocks import linear_weights, mixtures_of, part_names
 from quant.layers.embedding_and_head import is_tied, load_embedding_and_head, load_head_bias
@@ -45,6 +46,7 @@ def quantize(
     progress: ProgressCallback | None = None,
     resources: Resources = DEFAULTS,
     storage: Storage = STOCK,
+    importance: Importance | None = None,
 ) -> QuantReport:
     """Fills a model with the quantized form of stored weights, one decoder layer at a time.
 
@@ -55,6 +57,7 @@ def quantize(
         progress: is called after every weight.
         resources: such as a cache; they do not change the result, except as `Resources` says.
         storage: how the reported size is counted.
+        importance: of columns, in the search of scales of a scheme that `weighed` has made.
 
     Raises:
         QuantError: no calibration text for a scheme that needs it, or a weight that is not finite.
@@ -70,7 +73,9 @@ def quantize(
     measure_work = head_work if evaluation is not None else 0
     work = head_work + sum(map(linear_weights, layers)) + measure_work
     meter = ProgressMeter(work, progress if resources.ranks.first else None)
-    cached = find_cached_layers(model, scheme, weights, calibration, evaluation, resources)
+    cached = find_cached_layers(
+        model, scheme, weights, calibration, evaluation, resources, importance
+    )
     missing = [index for index in range(len(layers)) if cached is None or not cached.has(index)]
     measured = None if cached is None or missing else cached.load_quality()
     if scheme.choice.rotation == "hadamard":
@@ -95,7 +100,7 @@ def quantize(
     streams = None
     if evaluation is not None and measured is None and resources.ranks.first:
         streams = EvaluationStreams(model, weights, evaluation, device)
-    round_layer = layer_rounder(scheme, weights, device)
+    round_layer = layer_rounder(scheme, weights, device, importance)
     if scheme.choice.rounding == "gptq":
         compile_loops()
     meter.restart_estimate()

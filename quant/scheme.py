@@ -27,6 +27,14 @@ METHODS = {  # of the schemes that choose integers
 FOUR_BITS = ("rtn4", "hqq4", "awq4", "gptq4")
 KEEP = "keep"
 SCHEMES = ("none", *METHODS, KEEP)
+_NO_IMPORTANCE = {  # why an importance of columns, which someone has measured, is of no use
+    "none": "keeps floats",
+    KEEP: "keeps the integers of the checkpoint",
+    "rtn8": "loses too little to search scales",
+    "hqq4": "chooses its scales without any text",
+    "awq4": "measures the inputs itself, by its calibration text",
+    "gptq4": "measures the inputs itself, by its calibration text",
+}
 _DECODER, _LAYERS = "model.", "model.layers."
 EMBEDDING_PART, HEAD_PART = "model.embed_tokens", "lm_head"
 
@@ -226,6 +234,32 @@ def scheme_from_text(
     pairs = [setting.partition("=") for setting in settings.split(",")]
     values = {key.strip(): value.strip() for key, _, value in pairs}
     return replace(scheme, method=changed(scheme.choice, values))
+
+
+def weighed(scheme: Scheme) -> Scheme:
+    """The scheme with scales that are searched, as an importance of columns weighs them.
+
+    Raises:
+        QuantError: it has no use for one.
+    """
+    if scheme.name != "rtn4":
+        raise QuantError(
+            f"--imatrix has no effect with {scheme.name}, which {_NO_IMPORTANCE[scheme.name]}; "
+            "leave it out, or take rtn4."
+        )
+    if scheme.choice.rotation != "none":
+        raise QuantError(
+            f"--imatrix tells of inputs as they are, but rotation={scheme.choice.rotation} mixes "
+            "them; leave one of the two out."
+        )
+    if scheme.method is None:
+        return replace(scheme, method=replace(scheme.choice, scales="searched"))
+    if scheme.method.scales != "searched":
+        raise QuantError(
+            f"--imatrix weighs the search of scales, but scales={scheme.method.scales} searches "
+            "none; leave one of the two out."
+        )
+    return scheme
 
 
 def _require(what: str, value: object, allowed: tuple[object, ...]) -> None:

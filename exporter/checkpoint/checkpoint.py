@@ -1,7 +1,7 @@
 """A checkpoint: a config and its weights, streamed from their files."""
 
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
@@ -69,6 +69,14 @@ class Checkpoint(Generic[Spec]):
         """
         made = self._made(self._stored(name))
         return made.float() if made.dtype is torch.float64 else made
+
+    def names_of(self, name: str) -> Iterator[str]:
+        """The model's name of a tensor, and those of what holds it in any layout of the family."""
+        yield name
+        stored: Stored | None = self.family.stored(self.config, name)
+        while stored is not None:
+            yield from stored.names
+            stored = stored.otherwise
 
     def kept_type(self, name: str) -> WeightType | None:
         """Returns the type in which the stored integers of the model's tensor of that name can be

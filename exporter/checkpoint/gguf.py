@@ -64,7 +64,7 @@ _LAYER = {
     "attn_sinks": "self_attn.sinks",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
-_EXPERTS = ".mlp.experts."
+EXPERTS = ".mlp.experts."
 _CONVOLUTION = ".conv.conv.weight"  # of LFM2
 _BARE = "self_attn.sinks"  # a parameter of its module, not the weight of a module
 _PLAIN = {  # types that PyTorch has too
@@ -133,7 +133,7 @@ class GgufWeights:
             for file in files
             for name in file.tensors
             if name not in _ROPE
-            for key, place in _places(_hugging_face_name(name, kind), file, name)
+            for key, place in _places(hugging_face_name(name, kind), file, name)
         }
         self._places = {
             key: place for key, place in places.items() if _layer(key) not in more_layers
@@ -315,16 +315,17 @@ def _check_layers(metadata: Mapping[str, Any], fields: Mapping[str, Any], tensor
 
 def _places(name: str, file: GgufFile, key: str) -> Iterator[tuple[str, Place]]:
     """The tensors that the one called `key` in a file is, by their Hugging Face names."""
-    layer, is_experts, part = name.partition(_EXPERTS)
+    layer, is_experts, part = name.partition(EXPERTS)
     if not is_experts:
         yield name, Place(file, key)
         return
     tensor = file.tensors[key]
     for entry in range(tensor.shape[0] if tensor.size else 0):
-        yield f"{layer}{_EXPERTS}{entry}.{part}", Place(file, key, entry)
+        yield f"{layer}{EXPERTS}{entry}.{part}", Place(file, key, entry)
 
 
-def _hugging_face_name(name: str, kind: Architecture) -> str:
+def hugging_face_name(name: str, kind: Architecture) -> str:
+    """Returns what a tensor of an architecture's files is called in Hugging Face's."""
     module, _, what = name.rpartition(".")
     top = {**_TOP, **kind.names}.get(module)
     if top is not None:

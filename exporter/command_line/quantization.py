@@ -13,7 +13,7 @@ from quant.errors import QuantError
 from quant.machine.device_name import check_device_name
 from quant.machine.memory_size import parse_size
 from quant.method import SETTINGS
-from quant.scheme import Scheme, scheme_from_text
+from quant.scheme import Scheme, scheme_from_text, weighed
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -28,12 +28,19 @@ class Quantization:
     head_bits: int | None
     calibration: Path | None
     calibration_tokens: int | None
+    imatrix: Path | None
     max_memory: str | None
     device: str
 
     def chosen_scheme(self) -> Scheme:
         """Raises QuantError if a name or a size is not valid."""
-        return scheme_from_text(self.scheme, self.method, self.group_size, self.head_bits)
+        rest = self.group_size, self.head_bits
+        if self.imatrix is None:
+            return scheme_from_text(self.scheme, self.method, *rest)
+        plain = weighed(scheme_from_text(self.scheme, None, *rest))
+        if self.method is None:
+            return plain
+        return weighed(scheme_from_text(self.scheme, f"scales=searched,{self.method}", *rest))
 
     def check(self, has_budget: bool = False) -> None:
         """Raises QuantError or ExportError if an option is not valid; imports no large library.
@@ -115,5 +122,11 @@ _CALIBRATION = [
         type=click.IntRange(min=1),
         help="Number of tokens to calibrate on (gptq4, awq4, and where bits are allocated by a "
         "size). By default 32768, or 16384 for models of 100 million weights or more.",
+    ),
+    click.option(
+        "--imatrix",
+        type=FilledPath("name a file that llama-imatrix wrote"),
+        help="For rtn4: llama.cpp's importance matrix of the model, by which the scales of its "
+        "layers are searched.",
     ),
 ]

@@ -35,6 +35,7 @@ _OF_DECODERS = (
         "max_size",
         "method",
         "calibration",
+        "imatrix",
     ),
     *("calibration_tokens", "max_context_len", "max_memory", "layer_errors"),
     *("no_vision", "vision_quant", "calibration_images"),

@@ -48,6 +48,7 @@ def run_explain(request: Request) -> None:
             max_context_len=request.max_context_len,
             max_seq_len=request.max_seq_len,
             delegate=request.delegate,
+            imatrix=request.imatrix,
         )
         return explain_export(options, display)
 
@@ -98,9 +99,17 @@ def describe(explanation: "Explanation") -> str:
     lines += [
         f"  {part.delegate} took nothing: {part.refused}" for part in report.parts if part.refused
     ]
+    if explanation.imatrix is not None:
+        facts = explanation.imatrix
+        chunks = "" if facts["chunks"] is None else f", made of {facts['chunks']} chunks of text"
+        lines += ["", f"scales are searched by {facts['file']}{chunks}:"]
+        lines.append(f"  it tells of {facts['matrices']} matrices")
     if explanation.caches:
         lines += ["", f"keys and values, in {explanation.cache_type}:"]
         lines += [f"  {_cache(item)}" for item in explanation.caches]
+        sizes = [f"{type} {show_size(size)}" for type, size in explanation.cache_sizes.items()]
+        if sizes:
+            lines.append(f"  in all, by a runner's --kv-cache: {', '.join(sizes)}")
     if explanation.states:
         lines += ["", "states, in float32, whatever the context:"]
         lines += [f"  {_state(item)}" for item in explanation.states]

@@ -62,6 +62,7 @@ def run_export(request: Request, out: Path) -> None:
             else parse_size(request.max_size, "--max-size"),
             calibration=request.calibration,
             calibration_tokens=request.calibration_tokens,
+            imatrix=request.imatrix,
             max_context_len=request.max_context_len,
             max_seq_len=request.max_seq_len,
             delegate=request.delegate,

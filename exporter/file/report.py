@@ -84,6 +84,7 @@ def describe(plan: Plan, quantization: QuantReport) -> Report:
             **({"layer_input_bytes": outer} if (outer := quantization.size.outer) else {}),
             **({"compared_with": "the weights dequantized"} if plan.scheme.name == KEEP else {}),
             "calibration_tokens": quantization.calibration_tokens,
+            **({"imatrix": dict(plan.importance.facts)} if plan.importance else {}),
             **({"experts": experts} if quantization.experts else {}),
         },
         "text": {

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from delegates.limits import Limits
 from exporter.models.spec import ConvolutionSpec, DecoderSpec, DeltaSpec, Mixer
 
+# Of a number, by the types that a runner's --kv-cache has.
+CACHED_BYTES = {"float32": 4, "float16": 2, "int8": 1, "int8-int4": 0.75, "int4": 0.5}
 _FLOAT32_BYTES = 4
 _SCALE_BYTES = 4  # of a head of integers
 

@@ -16,6 +16,7 @@ from exporter.options import ExportOptions
 from exporter.plan.cache_type import cached_bytes
 from exporter.seeing.sight import Sight
 from exporter.text.prepare import Text
+from quant.importance import Importance
 from quant.machine.resources import Resources
 from quant.scheme import Scheme
 
@@ -39,6 +40,7 @@ class Plan:
         file_size: estimated bytes of the file; 0 if none is written.
         sampling: the options of an answer that the model's authors set.
         sight: what sees, if the file has it.
+        importance: of columns, in the search of scales.
     """
 
     options: ExportOptions
@@ -53,6 +55,7 @@ class Plan:
     file_size: int = 0
     sampling: Mapping[str, float] = field(default_factory=dict)
     sight: Sight | None = None
+    importance: Importance | None = None
 
     @property
     def delegate(self) -> "Delegate":

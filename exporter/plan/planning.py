@@ -6,6 +6,7 @@ from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
 from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import Checkpoint
+from exporter.checkpoint.imatrix import read_importance
 from exporter.checkpoint.sampling import ends_note, not_applied, read_sampling, sampling_note
 from exporter.errors import ExportError
 from exporter.listener import Listener
@@ -26,7 +27,7 @@ from exporter.text.prepare import NO_TEXT, prepare_text, with_pictures
 from quant.cache.store import Cache, default_size
 from quant.machine.ranks import ALONE, Ranks
 from quant.machine.resources import Resources
-from quant.scheme import Scheme
+from quant.scheme import Scheme, weighed
 
 
 def plan_export(options: ExportOptions, listener: Listener) -> Plan:
@@ -94,6 +95,12 @@ def read_plan(
     empty = empty_model(checkpoint.config)
     scheme = _scheme_for_delegate(limits, options.scheme)
     scheme = keeping(scheme, checkpoint, empty, listener)
+    importance = None
+    if options.imatrix is not None:
+        scheme = weighed(scheme)
+        importance, note = read_importance(options.imatrix, checkpoint, empty)
+        if note is not None:
+            listener.note(note)
     text = prepare_text(options, checkpoint, listener) if with_text else NO_TEXT
     context, seq_len = _lengths(options, checkpoint, limits, cached_bytes(empty, scheme, limits))
     decided = replace(options, scheme=scheme)
@@ -102,7 +109,7 @@ def read_plan(
     resources = Resources(cache, checkpoint.name, ranks=ranks, device=options.device)
     sampling = read_sampling(checkpoint.directory)
     plan = Plan(options, limits, checkpoint, empty, text, scheme, context, seq_len, resources)
-    return replace(plan, sampling=sampling)
+    return replace(plan, sampling=sampling, importance=importance)
 
 
 def plan_quantization(plan: Plan, listener: Listener) -> Plan:

@@ -1,9 +1,10 @@
 """Digests of everything that determines a result: runs with the same key are bit-identical.
 
 A layer's key includes the key of the layer before it, which makes its inputs. The chain begins with
-everything that all layers share: the method, the calibration tokens, the embedding, the shape of
-the model, PyTorch's version and the source of this package and of the package that defines the
-model. For the key, the weights are read one additional time, as they are stored.
+everything that all layers share: the method, the calibration tokens, the importance of columns, the
+embedding, the shape of the model, PyTorch's version and the source of this package and of the
+package that defines the model. For the key, the weights are read one additional time, as they are
+stored.
 
 A GPU's results differ from a CPU's in their last bits, and therefore in a few integers. So the key
 also includes the kind of device: an interrupted run resumes with layers of its own kind only, and
@@ -24,6 +25,7 @@ from torch import Tensor
 
 import quant
 from quant.cache.store import bytes_of
+from quant.importance import Importance
 from quant.layers.embedding_and_head import EMBEDDING, HEAD, HEAD_BIAS, is_tied
 from quant.layers.outside_layers import outer_tensors
 from quant.layers.walk import walk
@@ -37,6 +39,7 @@ def layer_keys(
     weights: WeightSource,
     calibration: Tensor | None,
     kinds: Sequence[str] = ("cpu",),
+    importance: Importance | None = None,
 ) -> list[list[str]]:
     """Returns a key for each decoder layer's quantized form, by kind of device.
 
@@ -44,6 +47,7 @@ def layer_keys(
         model: on the meta device.
         weights: as they are stored, before any rotation.
         kinds: types of devices; one of them computes.
+        importance: of columns, in the search of scales.
     """
     digests = [_layer_digest(stop.layer, f"{stop.name}.", weights) for stop in walk(model)]
     shared = _digest(
@@ -54,6 +58,7 @@ def layer_keys(
         _tensors_digest(weights, [EMBEDDING, *outer_tensors(model)]),
         "" if calibration is None else f"{tuple(calibration.shape)}",
         "" if calibration is None else hashlib.sha256(bytes_of(calibration)).hexdigest(),
+        *(() if importance is None else (importance.digest(),)),
         *(digests if scheme.choice.rotation == "learned" else ()),
     )
     return [list(accumulate(digests, _digest, initial=_digest(shared, kind)))[1:] for kind in kinds]

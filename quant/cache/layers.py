@@ -15,6 +15,7 @@ from quant.cache.entry import (
 from quant.cache.key import embedding_and_head_key, layer_keys, quality_key
 from quant.cache.store import Cache
 from quant.errors import QuantError
+from quant.importance import Importance
 from quant.machine.device import HOST
 from quant.machine.ranks import Ranks
 from quant.machine.resources import Resources
@@ -135,6 +136,7 @@ def find_cached_layers(
     calibration: Tensor | None,
     evaluation: Tensor | None,
     resources: Resources,
+    importance: Importance | None = None,
 ) -> CachedLayers | None:
     """Looks up a quantization; None if nothing is kept. If another kind of device has made all of
     it, and this one has not, the other's is used.
@@ -146,7 +148,7 @@ def find_cached_layers(
     if resources.cache is None or scheme.name in ("none", KEEP):
         return None
     kinds = tuple(dict.fromkeys((resources.device.type, *_KINDS)))
-    own, *others = layer_keys(model, scheme, weights, calibration, kinds)
+    own, *others = layer_keys(model, scheme, weights, calibration, kinds, importance)
     keys, present = own, _found(resources.cache, own, resources.ranks)
     for keys_of_other in others:
         if not all(present) and all(

@@ -71,6 +71,7 @@ def _options(request: Request, device: torch.device) -> ExportOptions:
         mixed=mixes_by_default(request.scheme, request.head_bits),
         calibration=request.calibration,
         calibration_tokens=request.calibration_tokens,
+        imatrix=request.imatrix,
         cache=cache,
         max_memory=None if limit is None else parse_size(limit, "--max-memory"),
         device=device,

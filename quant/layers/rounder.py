@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from quant.baselines.awq import awq_layer
+from quant.importance import Importance
 from quant.layers.block_solver import Streams
 from quant.layers.blocks import linear_weights
 from quant.layers.gptq import gptq_layer
@@ -20,17 +21,23 @@ from quant.scheme import KEEP, Scheme
 LayerRounder = Callable[[nn.Module, str, Streams | None, Done], list[str] | None]
 
 
-def layer_rounder(scheme: Scheme, weights: WeightSource, device: torch.device) -> LayerRounder:
+def layer_rounder(
+    scheme: Scheme,
+    weights: WeightSource,
+    device: torch.device,
+    importance: Importance | None = None,
+) -> LayerRounder:
     """Returns what gives a layer on that device, in place, the form that it has in a scheme.
 
     Args:
         weights: where integers are read that are kept.
+        importance: of columns, in the search of scales.
     """
     if scheme.name == "none":
         return lambda layer, name, _, done: done(name, linear_weights(layer))
     if scheme.name == KEEP:
         return lambda layer, name, _, done: keep_layer(layer, scheme, name, weights, done, device)
     if not scheme.choice.follows_calibration:
-        return lambda layer, name, _, done: round_layer(layer, scheme, name, done)
+        return lambda layer, name, _, done: round_layer(layer, scheme, name, done, importance)
     by_text = awq_layer if scheme.choice.rounding == "awq" else gptq_layer
     return lambda layer, name, text, done: by_text(layer, scheme, name, cast(Streams, text), done)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from runtime.server.served import ServedModel
 
 _PROCESS = 50_000_000  # bytes of a model's process beside the model
-_CACHED_BYTES = {"float32": 4, "float16": 2, "int8": 1, "int4": 0.5, "int8-int4": 0.75}
 _MOST_SOUNDS = 8  # that wait
 _ENGINES = "cpu"  # the delegate that answers several requests at once
 _SHAPE = {"num_hidden_layers", "num_key_value_heads", "head_dim", "max_context_len", "max_seq_len"}
@@ -107,14 +106,14 @@ def _hears(path: Path) -> bool:
 def cache_bytes(report: Mapping[str, Any], options: "ModelOptions") -> int:
     """Bytes of an answer's keys, values and states, at most."""
     from delegates import get_limits
-    from exporter.plan.kv_caches import caches_of
+    from exporter.plan.kv_caches import CACHED_BYTES, caches_of
 
     model, quantization = report.get("model", {}), report.get("quantization", {})
     if not _SHAPE <= model.keys():
         return 0
     own = "float32" if quantization.get("scheme") == "none" else "float16"
     own = "int8" if quantization.get("int8_heads") else own
-    item = _CACHED_BYTES[own if options.kv_cache == "default" else options.kv_cache]
+    item = CACHED_BYTES[own if options.kv_cache == "default" else options.kv_cache]
     lengths = model["max_context_len"], model["max_seq_len"]
     caches = caches_of(_cached_layers(model), get_limits(_ENGINES), item, *lengths)
     states = 4 * model.get("gated_delta_rules", 0) * model.get("delta_state_size", 0)

@@ -237,6 +237,24 @@ def test_an_explanation_of_the_decoder(explained: Explained) -> None:
     assert text.endswith("though it can fuse their kind:\n  none")
 
 
+def test_an_explanation_has_the_caches_of_each_type(explained: Explained) -> None:
+    text, found = explained("cpu")
+    (kept,) = found["caches"]
+    heads = 2 * kept["positions"] * 4  # keys and values of four heads, of 8 numbers each
+    assert found["cache_sizes"] == {
+        "float32": heads * 32,
+        "float16": heads * 16,
+        "int8": heads * (8 + 4),  # each head has a scale
+        "int8-int4": heads * (6 + 4),
+        "int4": heads * (4 + 4),
+    }
+    assert found["cache_sizes"][found["cache_type"]] == kept["size"]
+    line = "  in all, by a runner's --kv-cache: float32 0.1 MB, float16 65.5 kB, int8 49.2 kB, "
+    assert f"{line}int8-int4 41.0 kB, int4 32.8 kB" in text.splitlines()
+    text, found = explained("xnnpack")  # which has one type
+    assert found["cache_sizes"] == {} and "--kv-cache" not in text
+
+
 @pytest.mark.parametrize("delegate", ["cpu", "xnnpack"])
 def test_its_json_says_what_the_table_says(delegate: str, explained: Explained) -> None:
     text, found = explained(delegate)
@@ -251,6 +269,7 @@ def test_its_json_says_what_the_table_says(delegate: str, explained: Explained) 
         f"{item['line']}: {item['count']} x {item['operator']}: {item['reason']}" for item in left
     ]
     told += [f"{item['layers']} layer" for item in found["caches"]]
+    told += ["in all, by a runner's --kv-cache: "] if found["cache_sizes"] else []
     assert all(told.count(item) == 1 for item in told)
     lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
     for item in told:
