@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig
 
 _aten = torch.ops.aten
+_CHECKED = (  # operators that fail on a singular matrix
+    *(_aten.linalg_inv.default, _aten.inverse.default, _aten.linalg_cholesky.default),
+    _aten.linalg_solve.default,
+)
 
 
 class LoweredMethod(NamedTuple):
@@ -209,6 +213,7 @@ def _partitioned(
     for part in parts.values():
         part.rewrite(exact)
     drop_checks(exact)
+    _check_matrices(exact)
     transforms = [one for part in parts.values() for one in part.transforms]
     with passes_in_place():
         return to_edge_transform_and_lower(
@@ -261,6 +266,20 @@ def _check_convolutions(program: ExportedProgram) -> None:
             raise DelegateError(
                 f"No delegate takes the convolution over three dimensions ({source_line(node)}), "
                 "and ExecuTorch has no kernel for it; write it as convolutions over two."
+            )
+
+
+def _check_matrices(program: ExportedProgram) -> None:
+    """
+    Raises:
+        DelegateError: a matrix is inverted, factored or solved. On the way to the edge dialect its
+            check becomes an effect, which ExecuTorch's passes do not know.
+    """
+    for node in program.graph.nodes:
+        if node.target in _CHECKED:
+            raise DelegateError(
+                f"No delegate takes {operator_name(node)} ({source_line(node)}), and ExecuTorch "
+                "has no kernel for it; compute it outside, and take it as an input."
             )
 
 

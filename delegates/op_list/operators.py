@@ -27,7 +27,8 @@ _library.define(
     "int[4] padding, int[2] dilation) -> Tensor"
 )
 _library.define(
-    "lstm(Tensor gates, Tensor weight, Tensor? hidden, Tensor? cell, bool reverse) -> Tensor"
+    "recurrent(Tensor gates, Tensor weight, Tensor? bias, Tensor? hidden, Tensor? memory, "
+    "str cell, bool reverse) -> Tensor"
 )
 _library.define("pointwise(Tensor x, str function, float number) -> Tensor")
 _library.define("constant(Tensor table, Tensor sample) -> Tensor")
@@ -182,31 +183,55 @@ def pointwise(x: Tensor, function: str, number: float) -> Tensor:
     return result
 
 
-def lstm(
-    gates: Tensor, weight: Tensor, hidden: Tensor | None, cell: Tensor | None, reverse: bool
+def recurrent(
+    gates: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    hidden: Tensor | None,
+    memory: Tensor | None,
+    cell: str,
+    reverse: bool,
 ) -> Tensor:
-    """The steps of a long short-term memory.
+    """The steps of a recurrent layer.
 
     Args:
-        gates: (batch, steps, gates), what the input adds to them: of each 16 units, padded with
-            zeros, 16 in, 16 forget, 16 out, 16 candidate.
+        gates: (batch, steps, gates), what the input adds to them. Of each 16 units, padded with
+            zeros, an LSTM has 16 in, 16 forget, 16 out, 16 candidate; a GRU 16 reset, 16 update,
+            16 candidate; else there are 16.
         weight: (gates, units).
-        hidden, cell: (batch, 1, units), the first; None: zeros.
+        bias: (gates,), added to the products of hidden numbers; None: zeros.
+        hidden, memory: (batch, 1, units), the first; None: zeros. Only an LSTM has a memory.
+        cell: lstm, gru, rnn_tanh or rnn_relu.
 
     Returns:
-        (batch, steps, 2 * units): hidden numbers, then those of cells.
+        (batch, steps, units), hidden numbers; of an LSTM those of its memory behind them.
     """
     batch, steps, _ = gates.shape
     units = weight.shape[1]
-    h, c = (gates.new_zeros(batch, units) if x is None else x[:, 0] for x in (hidden, cell))
+    h, c = (gates.new_zeros(batch, units) if x is None else x[:, 0] for x in (hidden, memory))
     rows = []
     for step in reversed(range(steps)) if reverse else range(steps):
-        blocks = (gates[:, step] + h @ weight.t()).view(batch, -1, 4, 16).transpose(1, 2)
-        into, forget, out, candidate = blocks.flatten(2)[..., :units].unbind(1)
-        c = forget.sigmoid() * c + into.sigmoid() * candidate.tanh()
-        h = out.sigmoid() * c.tanh()
-        rows.append(torch.cat([h, c], -1))
+        kept = h @ weight.t() if bias is None else h @ weight.t() + bias
+        if cell == "lstm":
+            into, forget, out, candidate = _by_gate(gates[:, step] + kept, units)
+            c = forget.sigmoid() * c + into.sigmoid() * candidate.tanh()
+            h = out.sigmoid() * c.tanh()
+        elif cell == "gru":
+            given, own = _by_gate(gates[:, step], units), _by_gate(kept, units)
+            reset, update = (torch.sigmoid(given[i] + own[i]) for i in range(2))
+            candidate = torch.tanh(given[2] + reset * own[2])
+            h = candidate + update * (h - candidate)
+        else:
+            (h,) = _by_gate(gates[:, step] + kept, units)
+            h = h.tanh() if cell == "rnn_tanh" else h.relu()
+        rows.append(torch.cat([h, c], -1) if cell == "lstm" else h)
     return torch.stack(rows[::-1] if reverse else rows, 1)
+
+
+def _by_gate(gates: Tensor, units: int) -> Sequence[Tensor]:
+    """Each gate of all units, (batch, units), of blocks of 16 units."""
+    blocks = gates.unflatten(1, (-(-units // 16), -1, 16)).transpose(1, 2)
+    return blocks.flatten(2)[..., :units].unbind(1)
 
 
 def constant(table: Tensor, sample: Tensor) -> Tensor:
@@ -245,7 +270,7 @@ def sides(
 
 for _function in (
     *(layer_norm, full_attention, patches, gather, pool_rows, constant),
-    *(depthwise, pointwise, lstm),
+    *(depthwise, pointwise, recurrent),
 ):
     _library.impl(_function.__name__, _function, "CompositeExplicitAutograd")
 
@@ -280,9 +305,18 @@ def _fake_depthwise(
     return x.new_empty(x.shape[0], down * across, x.shape[2])
 
 
-@torch.library.register_fake("thimble::lstm", lib=_library)
-def _fake_lstm(gates: Tensor, weight: Tensor, *_: object) -> Tensor:
-    return gates.new_empty(gates.shape[0], gates.shape[1], 2 * weight.shape[1])
+@torch.library.register_fake("thimble::recurrent", lib=_library)
+def _fake_recurrent(
+    gates: Tensor,
+    weight: Tensor,
+    _bias: object,
+    _hidden: object,
+    _memory: object,
+    cell: str,
+    *_: bool,
+) -> Tensor:
+    numbers = 2 if cell == "lstm" else 1
+    return gates.new_empty(gates.shape[0], gates.shape[1], numbers * weight.shape[1])
 
 
 @torch.library.register_fake("thimble::constant", lib=_library)

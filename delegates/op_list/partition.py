@@ -35,7 +35,7 @@ from delegates.op_list.rows import Rows
 
 _KNOWN = (
     "it computes embeddings, RMSNorm, LayerNorm, linears, attention, pooling, convolutions, "
-    "the gated delta rule, LSTMs, rotations, sums, products, GLUs and activations"
+    "the gated delta rule, recurrent layers, rotations, sums, products, GLUs and activations"
 )
 
 _IDLE = View, SelectLast  # a call of nothing else computes nothing

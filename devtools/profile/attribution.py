@@ -23,7 +23,7 @@ _HEAVY = {
     "matmul": "matmul",
     "convolution": "convolution",
     "embedding": "embedding",
-    "lstm": "lstm",
+    "recurrent": "recurrent",
     "embedding_byte": "embedding",
     "embedding_4bit": "embedding",
 }

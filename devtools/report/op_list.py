@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from devtools.report.flatbuffer import Damaged, Table
 
-_VERSIONS = 6, 7, 8, 9, 10, 11, 12
+_VERSIONS = 6, 7, 8, 9, 10, 11, 12, 13
 _IDENTIFIER = b"THCP"
 _ROWS = 2  # of the enum Role
 _CACHE_ITEM_BYTES = {0: 2, 1: 4, 2: 1}  # float16, float32, int8
@@ -66,7 +66,7 @@ _KINDS = {
     25: _Kind("pool_rows", (0,), 1),
     26: _Kind("depthwise", (0,), 1),
     27: _Kind("sample_norm", (0,), 1),
-    28: _Kind("lstm", (0,), 1, weights=(2,)),
+    28: _Kind("recurrent", (0,), 1, weights=(2,)),
     29: _Kind("relative_scores", (0,), 1, weights=(2,)),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs

@@ -40,6 +40,8 @@ _WARNING_NOISE = (
     r"Mutation on a buffer in the model is detected",
     r".*`isinstance\(treespec, LeafSpec\)` is deprecated",
     r".*is not a known type; assuming it is a constant",
+    # Layers of LSTMs, GRUs and RNNs keep their weights in a list, too.
+    r"The tensor attributes? self\..*_flat_weights",
     # Caused inside torch and coremltools.
     r"Raw SymInt value",
     r"Input, '.*', of the source model, has been renamed",

@@ -32,6 +32,7 @@ SOURCE = Path(nets.__file__)
         "folding",
         "norming",
         "remembering",
+        "recalling",
         "turning",
         *checked(["filtering", "looking", "summing"]),
     ],

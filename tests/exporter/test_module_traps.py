@@ -158,6 +158,7 @@ def test_the_report_speaks_of_the_users_file(traps_pte: Path) -> None:
         ("branch", r"module_traps.py:\d+ \(if self.what == \"branch\".*torch.where"),
         ("size", r"module_traps.py:\d+ requires x.size\(0\) .*batch should vary more"),
         ("sort", r"No delegate takes sort \(module_traps.py:\d+\)"),
+        ("inverse", r"No delegate takes linalg_inv \(module_traps.py:\d+\)"),
         ("unbounded", r"module_traps.py:\d+ makes a tensor .*\(bincount\).*torch._check"),
         ("rrelu", r"No delegate takes rrelu\S* \(module_traps.py:\d+\)"),
         ("convolution", r"three dimensions \(module_traps.py:\d+\)"),

@@ -133,6 +133,30 @@ def make_remembering() -> Any:
     return Remembering(), (torch.randn(2, 7, 6), torch.randn(2, 2, 20)), (batch, batch)
 
 
+class Recalling(nn.Module):
+    """Gated recurrent units as the LSTMs above, layers without gates, and a step of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = nn.GRU(6, 20, num_layers=2, bidirectional=True, batch_first=True)
+        self.one, self.back = nn.GRU(40, 16, bias=False), nn.RNN(16, 5, bidirectional=True)
+        self.cell, self.plain = nn.GRUCell(10, 20), nn.RNNCell(20, 7, nonlinearity="relu")
+
+    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, ...]:
+        rows, hidden = self.both(features)
+        first = state.transpose(0, 1)
+        turned, last = self.one(rows.transpose(0, 1), first[:1, :, 4:])
+        turned, ends = self.back(turned.relu())
+        step = self.cell(turned[0], state[:, 1])
+        return turned.transpose(0, 1), hidden[2], last[0], ends.transpose(0, 1), self.plain(step)
+
+
+def make_recalling() -> Any:
+    torch.manual_seed(9)
+    batch = {0: BATCH}
+    return Recalling(), (torch.randn(2, 7, 6), torch.randn(2, 2, 20)), (batch, batch)
+
+
 class Norming(nn.Module):
     """Norms of groups of channels, of numbers far from zero."""
 

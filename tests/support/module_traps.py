@@ -118,6 +118,8 @@ class Refused(nn.Module):
             return x + 1
         if self.what == "sort":
             return torch.sort(x).values
+        if self.what == "inverse":
+            return torch.linalg.inv(x)
         if self.what == "unbounded":
             return torch.bincount(x.long().flatten().abs())
         if self.what == "rrelu":
@@ -151,6 +153,10 @@ def unbounded() -> object:
 
 def rrelu() -> object:
     return Refused("rrelu"), torch.randn(2, 3)
+
+
+def inverse() -> object:
+    return Refused("inverse"), torch.randn(3, 3)
 
 
 def convolution() -> object:

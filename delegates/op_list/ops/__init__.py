@@ -19,13 +19,13 @@ from delegates.op_list.ops import (
     layer_norm,
     linear,
     low_rank,
-    lstm,
     narrow,
     norm,
     patches,
     pool,
     pool_rows,
     positions,
+    recurrent,
     relative_scores,
     rotate,
     sample_norm,
@@ -50,7 +50,6 @@ from delegates.op_list.ops.gather import Gather
 from delegates.op_list.ops.glu import Glu
 from delegates.op_list.ops.layer_norm import LayerNorm
 from delegates.op_list.ops.linear import Linear
-from delegates.op_list.ops.lstm import Lstm
 from delegates.op_list.ops.narrow import Narrow
 from delegates.op_list.ops.norm import Norm, NormWeight
 from delegates.op_list.ops.op import (
@@ -69,6 +68,7 @@ from delegates.op_list.ops.patches import Patches
 from delegates.op_list.ops.pool import Pool
 from delegates.op_list.ops.pool_rows import PoolRows
 from delegates.op_list.ops.positions import Positions
+from delegates.op_list.ops.recurrent import Recurrent
 from delegates.op_list.ops.relative_scores import RelativeScores
 from delegates.op_list.ops.rotate import Rotate, Rotation
 from delegates.op_list.ops.sample_norm import SampleNorm
@@ -107,14 +107,14 @@ KINDS: tuple[type[Op], ...] = (
     PoolRows,
     Depthwise,
     SampleNorm,
-    Lstm,
+    Recurrent,
     RelativeScores,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
     *(xielu, elementwise, glu, select_last, experts, shared_attention, columns, layer_norm),
     *(positions, segment_attention, pool, patches, concatenate, narrow, constant, affine),
-    *(gather, pool_rows, depthwise, sample_norm, lstm, relative_scores),
+    *(gather, pool_rows, depthwise, sample_norm, recurrent, relative_scores),
 )
 
 
@@ -149,7 +149,6 @@ __all__ = [
     "Indices",
     "LayerNorm",
     "Linear",
-    "Lstm",
     "Narrow",
     "Norm",
     "NormWeight",
@@ -159,6 +158,7 @@ __all__ = [
     "Pool",
     "PoolRows",
     "Positions",
+    "Recurrent",
     "RelativeScores",
     "Rotate",
     "Rotation",

@@ -25,7 +25,7 @@ from delegates.op_list.rewrite.places import (
     row_of,
 )
 from delegates.op_list.rewrite.pointwise import POINTWISE, pointwise
-from delegates.op_list.rewrite.recurrent import lstm, lstm_cell
+from delegates.op_list.rewrite.recurrent import LAYERS, STEPS, layers, one_step
 from delegates.passes.graph import arguments
 
 _aten = torch.ops.aten
@@ -120,8 +120,8 @@ class Rewriting(Layouts):
             (_MEANS, lambda node: mean(self, node)),
             (BATCH_NORMS, lambda node: batch_norm(self, node)),
             (CHANNEL_NORMS, lambda node: norm_channels(self, node)),
-            ((_aten.lstm.input,), lambda node: lstm(self, node)),
-            ((_aten.lstm_cell.default,), lambda node: lstm_cell(self, node)),
+            (LAYERS, lambda node: layers(self, node)),
+            (STEPS, lambda node: one_step(self, node)),
             ((_aten.scaled_dot_product_attention.default,), lambda node: attend(self, node)),
         )
         return {target: visit for targets, visit in kinds for target in targets}

@@ -17,13 +17,13 @@
 #include "delegate/ops/glu.h"
 #include "delegate/ops/layer_norm.h"
 #include "delegate/ops/linear.h"
-#include "delegate/ops/lstm.h"
 #include "delegate/ops/narrow.h"
 #include "delegate/ops/norm.h"
 #include "delegate/ops/patches.h"
 #include "delegate/ops/pool.h"
 #include "delegate/ops/pool_rows.h"
 #include "delegate/ops/positions.h"
+#include "delegate/ops/recurrent.h"
 #include "delegate/ops/relative_scores.h"
 #include "delegate/ops/rotate.h"
 #include "delegate/ops/sample_norm.h"
@@ -40,6 +40,6 @@ using OpKind =
                  SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp,
                  LayerNormOp, PositionsOp, SegmentAttentionOp, PoolOp, XieluOp, PatchesOp,
                  ConcatenateOp, NarrowOp, ConstantOp, AffineOp, GatherOp, PoolRowsOp, DepthwiseOp,
-                 SampleNormOp, LstmOp, RelativeScoresOp>;
+                 SampleNormOp, RecurrentOp, RelativeScoresOp>;
 
 }  // namespace thimble::cpu

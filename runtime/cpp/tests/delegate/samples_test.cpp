@@ -20,7 +20,7 @@ constexpr cpu::Window kWindow{{kHeight, 3, 2, 1, 1, 4}, {kWidth, 2, 3, 0, 2, 3}}
 constexpr cpu::Window kAgain{{4, 3, 1, 2, 2, 4}, {3, 1, 2, 0, 1, 2}};
 constexpr cpu::Window kEach{{4, 3, 1, 1, 1, 4}, {2, 3, 1, 1, 1, 2}};
 constexpr cpu::Window kSound{{1, 1, 1, 0, 1, 1}, {8, 3, 1, 2, 2, 8}};
-constexpr size_t kLstmGates = 128;  // of two blocks of units
+constexpr size_t kLstmGates = 128, kGruGates = 96;  // of two blocks of units
 constexpr size_t kSample = size_t{kChannels} * kHeight * kWidth, kOutput = 3 * kColumns;
 
 /// Two convolutions, constant rows before what they compute, attention to all and to parts with
@@ -66,9 +66,16 @@ class SamplesModel : public test::ProgramBuilder {
     for (const bool reverse : {false, true}) {
       const uint32_t weight = add_weight(reals(kLstmGates * kColumns, 0.3f), kColumns);
       const uint32_t steps = add(2 * kColumns, 3);
-      add_op(cpu::LstmOp{gates, steps, weight, start, start, reverse, reverse});
+      add_op(cpu::RecurrentOp{gates, steps, weight, start, start, reverse, reverse});
       add_op(cpu::ElementwiseOp{kernels::Function::kAdd, taken, steps, taken, 0});
     }
+    const uint32_t gru = add(kGruGates, 3), plain = add(32, 3), joined = add(2 * kColumns, 3);
+    add_op(linear(taken, gru, add_weight(kGruGates, 2 * kColumns, format(0))));
+    add_op(linear(taken, plain, add_weight(32, 2 * kColumns, format(0))));
+    const uint32_t gated = add_steps(gru, kGruGates, start, cpu::Cell::kGru);
+    const uint32_t simple = add_steps(plain, 32, start, cpu::Cell::kRnnTanh);
+    add_op(cpu::ConcatenateOp{gated, simple, joined, true});
+    add_op(cpu::ElementwiseOp{kernels::Function::kAdd, taken, joined, taken, 0});
     add_op(cpu::PoolOp{taken, mean, cpu::Pooling::kMean});
     const uint32_t output = add(kOutput, 1);
     add_op(linear(mean, output, add_weight(kOutput, 2 * kColumns, format(0))));
@@ -80,6 +87,19 @@ class SamplesModel : public test::ProgramBuilder {
     const uint32_t slot = add_slot(width);
     program.slots[slot].height = height;
     return slot;
+  }
+  /// Steps from the first row on after a state, and back from zeros; returns the sum of both.
+  uint32_t add_steps(uint32_t gates, uint32_t width, uint32_t start, cpu::Cell cell) {
+    const bool gated = cell == cpu::Cell::kGru;
+    const uint32_t steps[] = {add(kColumns, 3), add(kColumns, 3)};
+    for (const bool reverse : {false, true}) {
+      const uint32_t weight = add_weight(reals(width * kColumns, 0.3f), kColumns);
+      const cpu::Floats bias = gated && reverse ? add_floats(width, 0, 1) : cpu::Floats{};
+      add_op(
+          cpu::RecurrentOp{gates, steps[reverse], weight, start, 0, !reverse, reverse, bias, cell});
+    }
+    add_op(cpu::ElementwiseOp{kernels::Function::kAdd, steps[0], steps[1], steps[0], 0});
+    return steps[0];
   }
   /// All pieces from the last to the first, but for two that are zeros.
   static std::vector<uint32_t> moved_pieces() {
@@ -265,6 +285,15 @@ Kind& last(cpu::Program* program) {
   std::abort();
 }
 
+/// The LSTM that begins with a state.
+cpu::RecurrentOp& last_lstm(cpu::Program* program) {
+  for (auto op = program->ops.rbegin(); op != program->ops.rend(); ++op) {
+    auto* kind = std::get_if<cpu::RecurrentOp>(&op->kind);
+    if (kind != nullptr && kind->has_memory()) return *kind;
+  }
+  std::abort();
+}
+
 /// The attention with biases.
 cpu::SegmentAttentionOp& biased(cpu::Program* program) {
   for (cpu::Op& op : program->ops) {
@@ -294,12 +323,18 @@ const test::Damage kDamages[] = {
      "has the function 2 for an activation"},
     {[](cpu::Program* p) { first<cpu::DepthwiseOp>(p).output = first<cpu::DepthwiseOp>(p).input; },
      "reads and writes slot"},
-    {[](cpu::Program* p) { first<cpu::LstmOp>(p).weight = 0; }, "wants a weight of 128 rows"},
-    {[](cpu::Program* p) { first<cpu::LstmOp>(p).output = first<cpu::LstmOp>(p).input; },
+    {[](cpu::Program* p) { first<cpu::RecurrentOp>(p).weight = 0; }, "wants a weight of 128 rows"},
+    {[](cpu::Program* p) { first<cpu::RecurrentOp>(p).output = first<cpu::RecurrentOp>(p).input; },
      "wants 40 columns in slot"},
-    {[](cpu::Program* p) { last<cpu::LstmOp>(p).cell = 1; }, "wants 20 columns in slot 1"},
-    {[](cpu::Program* p) { last<cpu::LstmOp>(p).hidden = last<cpu::NarrowOp>(p).input; },
+    {[](cpu::Program* p) { last_lstm(p).memory = 1; }, "wants 20 columns in slot 1"},
+    {[](cpu::Program* p) { last_lstm(p).hidden = last<cpu::NarrowOp>(p).input; },
      "has a state of several rows"},
+    {[](cpu::Program* p) { first<cpu::RecurrentOp>(p).cell = static_cast<cpu::Cell>(9); },
+     "has a cell of kind 9"},
+    {[](cpu::Program* p) { last<cpu::RecurrentOp>(p).bias = {0, 32}; },
+     "has a bias that only a GRU"},
+    {[](cpu::Program* p) { last<cpu::RecurrentOp>(p).cell = cpu::Cell::kGru; },
+     "wants a weight of 96 rows"},
     {[](cpu::Program* p) { first<cpu::ConcatenateOp>(p).second = 1; },
      "wants 20 columns in slot 1"},
     {[](cpu::Program* p) { first<cpu::ConcatenateOp>(p).second = 2; }, "computes 14 rows of"},
