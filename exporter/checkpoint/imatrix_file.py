@@ -85,9 +85,9 @@ def _read_gguf(path: Path) -> Imatrix:
         )
     tensors = {}
     for name in file.tensors:
-        tensor, is_sums, _ = name.rpartition(_SUMS)
-        if not is_sums or not name.endswith(_SUMS):
+        if not name.endswith(_SUMS):
             continue
+        tensor = name.removesuffix(_SUMS)
         parts = [name, tensor + _COUNTS]
         held = [file.tensors.get(part) for part in parts]
         if any(one is None or one.type is not GGMLQuantizationType.F32 for one in held):
