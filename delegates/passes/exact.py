@@ -5,7 +5,7 @@ NotImplemented where the kernel is right.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -186,12 +186,25 @@ EXACT: Mapping[Any, Callable[..., Any]] = {
 }
 
 
-def compute_exactly(program: ExportedProgram) -> ExportedProgram:
+class Functional(ExportedProgram):
+    """A program without writes in place: the trace with which ExecuTorch begins, which takes them
+    out and decomposes nothing, would return the same."""
+
+    def run_decompositions(
+        self, decomp_table: dict[Any, Callable[..., Any]] | None = None, **options: Any
+    ) -> ExportedProgram:
+        empty = decomp_table is not None and len(decomp_table) == 0
+        return self if empty else super().run_decompositions(decomp_table, **options)
+
+
+def compute_exactly(program: ExportedProgram) -> Functional:
     """Returns a captured program with the operators of EXACT decomposed, and all tensors row by
     row."""
     copied = copy_graph(program)
     _make_row_by_row(copied)
-    return copied.run_decompositions(dict(EXACT))
+    exact = copied.run_decompositions(dict(EXACT))
+    exact.__class__ = Functional
+    return cast(Functional, exact)
 
 
 def _make_row_by_row(program: ExportedProgram) -> None:

@@ -13,6 +13,7 @@ from delegates.module import (
     lower_module,
     takes_integer_convolutions,
 )
+from delegates.passes.composites import composites_listed_once
 from exporter.file.pte import REPORT, REPORT_BYTES, encode_report, replace_blob
 from exporter.file.replacing import check_outputs, replacing
 from exporter.file.report import NOT_RUN, Report
@@ -78,7 +79,11 @@ def export_made(
     delegates = get_delegates(options.delegate)
     check_takes_modules(delegates)
     check_outputs(options.out, options.etrecord, [source])
-    with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
+    with (
+        composites_listed_once(),
+        replacing(options.out) as temporary,
+        replacing(options.etrecord) as etrecord,
+    ):
         listener.stage("capture")
         methods = _captured(make())
         tried = {name: samples_of(method) for name, method in methods.items()}
