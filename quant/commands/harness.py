@@ -11,6 +11,7 @@ from quant.errors import QuantError
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
     from lm_eval.api.model import TemplateLM
+    from lm_eval.tasks import TaskManager
 
     from quant.commands.measured_model import Scored
 
@@ -34,7 +35,15 @@ class Tasks:
     shots: int | None
 
 
-def load_tasks(tasks: Tasks) -> list[Any]:
+@dataclass(frozen=True)
+class LoadedTasks:
+    """Tasks with their data, and the harness's index of tasks in which they were found."""
+
+    tasks: list[Any]
+    manager: "TaskManager"
+
+
+def load_tasks(tasks: Tasks) -> LoadedTasks:
     """Loads the tasks and their data, before the model.
 
     Raises:
@@ -48,32 +57,44 @@ def load_tasks(tasks: Tasks) -> list[Any]:
         raise QuantError(
             f"tasks need the package lm_eval, which is not installed; {with_extra('lm-eval')}."
         ) from None
-    from lm_eval.tasks import TaskManager
 
     for name in ("lm_eval", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    manager = TaskManager(include_path=None if tasks.path is None else str(tasks.path))
-    unknown = [name for name in tasks.names if name not in manager.all_tasks]
-    if unknown:
+    failure: Exception | None = None
+    for manager in _managers(tasks.path):
+        unknown = [name for name in tasks.names if name not in manager.all_tasks]
+        if unknown:
+            continue
+        try:
+            return LoadedTasks(list(manager.load(list(tasks.names))["tasks"].values()), manager)
+        except Exception as error:  # whatever the data comes through: the network, a hub, a parser
+            failure = error
+    if failure is None:
         raise QuantError(
             f"task {unknown[0]!r} is not known to lm_eval {_version()}; `lm_eval ls tasks` prints "
             "the known ones, and --task-path adds a directory of others."
         )
-    try:
-        loaded = manager.load(list(tasks.names))["tasks"]
-    except Exception as error:  # whatever a task's data comes through: the network, a hub, a parser
-        raise QuantError(
-            f"the data of {', '.join(tasks.names)} cannot be loaded ({_first_line(error)}); run it "
-            "once with a network, or choose tasks whose data is on this machine."
-        ) from None
-    return list(loaded.values())
+    raise QuantError(
+        f"the data of {', '.join(tasks.names)} cannot be loaded ({_first_line(failure)}); run it "
+        "once with a network, or choose tasks whose data is on this machine."
+    )
 
 
-def run_tasks(model: "Scored", loaded: list[Any], tasks: Tasks) -> dict[str, dict[str, object]]:
+def _managers(path: Path | None) -> "Iterator[TaskManager]":
+    """Indexes of tasks: that of the user's directory, then also those of the package, whose 14,000
+    files take long to read. A group of the user's may contain tasks of the package."""
+    from lm_eval.tasks import TaskManager
+
+    if path is not None:
+        yield TaskManager(include_path=str(path), include_defaults=False)
+    yield TaskManager(include_path=None if path is None else str(path))
+
+
+def run_tasks(model: "Scored", loaded: LoadedTasks, tasks: Tasks) -> dict[str, dict[str, object]]:
     """Returns the figures of each task by the harness's names, with their standard errors.
 
     Args:
-        found: the result of `load_tasks`.
+        loaded: the result of `load_tasks`.
 
     Raises:
         QuantError: a task asks for what the model does not do.
@@ -82,7 +103,8 @@ def run_tasks(model: "Scored", loaded: list[Any], tasks: Tasks) -> dict[str, dic
 
     results = lm_eval.simple_evaluate(
         model=_language_model(model),
-        tasks=loaded,
+        tasks=loaded.tasks,
+        task_manager=loaded.manager,
         num_fewshot=tasks.shots,
         limit=tasks.limit,
         log_samples=False,
