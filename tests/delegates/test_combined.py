@@ -101,6 +101,7 @@ def parts(report: DelegationReport) -> dict[str, DelegateShare]:
     return {part.delegate: part for part in report.parts}
 
 
+@pytest.mark.check
 def test_what_the_first_does_not_know_goes_to_the_second(tmp_path: Path, cpp_build: Path) -> None:
     report = require_agreement("cpu,xnnpack", bent_model(clamped), tmp_path)
     took = parts(report)
@@ -122,6 +123,7 @@ def test_the_other_way_around(tmp_path: Path, cpp_build: Path) -> None:
     assert "cpu" in reasons["llama::custom_sdpa"]
 
 
+@pytest.mark.check
 def test_events_keep_their_lines_with_each_of_several() -> None:
     program = capture(bent_model(clamped), CONTEXT, CONTEXT)
     lowered = get_delegate("xnnpack,cpu").lower(program, {}, {}, True)

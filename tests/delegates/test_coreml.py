@@ -117,6 +117,7 @@ def require_agreement(
     assert error(want, program_logits(case.program, tokens, lengths, wide=False)) < allowed
 
 
+@pytest.mark.check
 def test_prefill_and_decode_agree_through_the_state(int4: Case) -> None:
     require_agreement(int4, some_tokens(int4.model.config, LENGTHS), LENGTHS)
 
@@ -336,6 +337,7 @@ def test_an_operator_that_core_ml_does_not_have() -> None:
     assert sentence.startswith("Core ML does not take acosh (exporter/models/decoder.py:")
 
 
+@pytest.mark.check
 def test_a_refusal_of_the_converter_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_operators_of_a_layer(tmp_path: Path) -> None:
     assert (report.calls, report.left) == (1, {})
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "pair",
     [FEW[1], *checked(FEW[:1] + FEW[2:]), *soaked(pair for pair in PAIRS if pair not in FEW)],
@@ -85,6 +86,7 @@ def test_the_file_computes_the_model(
     assert agreement.error < (1e-5 if scheme.name == "none" else 0.1)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "experts",
     [

@@ -106,6 +106,7 @@ def test_columns_become_rows_where_a_gather_is_too_large(monkeypatch: pytest.Mon
     assert (program.module()(x) - module(x)).abs().max() < 1e-5
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("name", "quant"), [("seeing", "int8"), ("hearing", "int4")])
 def test_linears_of_integers(name: str, quant: str, tmp_path: Path, cpp_build: Path) -> None:
     """In one call, within rounding of the same integers in eager."""
@@ -159,6 +160,7 @@ def test_masks_that_inputs_give_are_in_the_call(tmp_path: Path, cpp_build: Path)
     np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("name", "claimed"), [("odd", True), ("averaging", False)])
 def test_what_it_does_not_take_is_right(
     name: str, claimed: bool, tmp_path: Path, cpp_build: Path
@@ -190,6 +192,7 @@ def test_an_operator_of_ours_that_is_left_is_refused(tmp_path: Path) -> None:
         export_module(options)
 
 
+@pytest.mark.check
 def test_int8_linears_of_a_module_are_in_the_call(tmp_path: Path, cpp_build: Path) -> None:
     path = tmp_path / "module.pte"
     options = ModuleOptions(SourceName(SOURCE, "make_seeing"), path, "int8", delegate="cpu")

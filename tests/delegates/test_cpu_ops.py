@@ -65,6 +65,7 @@ def run(decoder: OddDecoder, directory: Path) -> Run:
     return Run(call, float(max(errors)))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("seed", [0, *checked(range(1, 3)), *soaked(range(3, 12))])
 def test_a_random_decoder_is_one_call(seed: int, tmp_path: Path, cpp_build: Path) -> None:
     assert run(random_decoder(seed), tmp_path).error < 1e-5
@@ -114,6 +115,7 @@ def test_what_no_peephole_takes_is_an_op_of_its_own(tmp_path: Path, cpp_build: P
     assert names == ["layers.0.self_attn", "layers.1.self_attn"]
 
 
+@pytest.mark.check
 def test_layer_norms_are_one_call_of_a_newer_program(tmp_path: Path, cpp_build: Path) -> None:
     """Of rows and of heads, with a bias and without, of sequential blocks and of parallel ones.
     Programs without them keep the version that old runners read."""
@@ -135,6 +137,7 @@ def test_layer_norms_are_one_call_of_a_newer_program(tmp_path: Path, cpp_build: 
     assert found.call.program["version"] == 7
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("seed", [0, *soaked(range(1, 3))])
 def test_functional_aten_is_matched_as_the_edge_dialect_is(seed: int) -> None:
     program = captured_odd(random_decoder(seed))

@@ -68,6 +68,7 @@ OFTEN = ["llama, rtn4"]
 OFTEN_ENOUGH = ["llama, none", "lfm2, none", "gemma2, rtn8"]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "name",
     [*OFTEN, *checked(OFTEN_ENOUGH), *soaked([*PROGRAMS][4:])],

@@ -73,6 +73,7 @@ def require_agreement(case: Case, lengths: list[int] = LENGTHS) -> None:
             np.testing.assert_allclose(cache, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.check
 def test_prefill_and_decode_agree_through_the_caches(int4: Case) -> None:
     require_agreement(int4)
 

@@ -227,6 +227,7 @@ def test_the_runner_here_has_no_metal(cpp_build: Path, exported: tuple[ExportRes
     )
 
 
+@pytest.mark.check
 def test_the_runner_with_metal_tells_the_same_story(
     cpp_build: Path, both: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from exporter.models.decoder import CausalLM
 LENGTHS = [20, 3, 1, 1, 15]
 
 
+@pytest.mark.check
 @torch.no_grad()
 def test_states_follow_calls_and_a_new_text_begins_without(tmp_path: Path) -> None:
     """In eager mode, and on XNNPACK; the second text is read behind the first one's states."""

@@ -116,6 +116,7 @@ def test_a_captured_program_continues_where_it_ended(case: Case) -> None:
     assert_close(found, case, torch.tensor(LENGTHS).cumsum(0) - 1)
 
 
+@pytest.mark.check
 def test_its_decomposition_is_plain_aten(case: Case) -> None:
     program = capture(model(case.name), CONTEXT, CALL).run_decompositions()
     names = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}

@@ -156,6 +156,7 @@ EACH = list(product(NAMES, MIXERS))
 FIRST = [("mlx,xnnpack", MIXERS[0]), ("mps", MIXERS[1]), ("cpu", MIXERS[2])]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("name", "mixer"),
     [*FIRST, *checked_rows(row for row in EACH if row not in FIRST)],

@@ -36,6 +36,7 @@ def scales_with(value: float) -> Tensor:
     return scales
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("bits", "group"), [(4, 32), (8, INPUTS), *checked_rows([(4, 64)])])
 def test_symmetric_weights_compute_what_eager_computes(
     tmp_path: Path, bits: int, group: int
@@ -110,6 +111,7 @@ def test_the_weight_is_named_by_its_path() -> None:
     assert refusal(module).startswith("2.weight is asymmetric int4")
 
 
+@pytest.mark.check
 def test_every_linear_of_the_model_is_delegated(stories_gptq_export: Exported) -> None:
     from exporter.file.pte import read_report
 

@@ -46,6 +46,7 @@ def test_rotary_tables_are_of_the_files_length(
     assert outcome.logits["program_beside_float"].kl < 1e-6
 
 
+@pytest.mark.check
 def test_rotated_inputs_leave_every_line_as_it_is(
     cpp_build: Path, two_layers: Path, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_scales_of_one_level_depart_nowhere(
     check_groups(compared(pte, two_layers))
 
 
+@pytest.mark.check
 def test_adapters_that_are_kept_apart_are_left_out(
     cpp_build: Path, two_layers: Path, tmp_path: Path
 ) -> None:
@@ -97,6 +99,7 @@ def test_adapters_that_are_kept_apart_are_left_out(
     assert "model.layers.1.self_attn.q_proj" in places
 
 
+@pytest.mark.check
 def test_a_rotated_export_has_other_lines(
     cpp_build: Path, two_layers: Path, tmp_path: Path
 ) -> None:

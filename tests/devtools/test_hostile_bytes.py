@@ -27,6 +27,7 @@ def pair(recorded: Recorded) -> Pair:
     return recorded("stories_cpu_pte")
 
 
+@pytest.mark.check
 def test_any_profile(pair: Pair, tmp_path: Path) -> None:
     etdump, etrecord = pair
     path = tmp_path / "run.etdp"
@@ -54,6 +55,7 @@ def test_any_record(pair: Pair, tmp_path: Path) -> None:
     check()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["debug_handle_map", "delegate_map", GRAPH])
 def test_any_json_of_a_record(name: str, pair: Pair, tmp_path: Path) -> None:
     path = tmp_path / "model.etrecord"

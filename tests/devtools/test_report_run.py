@@ -155,6 +155,7 @@ def report(etdump: Path, etrecord: Path, pte: Path, out: Path) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
+@pytest.mark.check
 def test_another_quantization_is_refused(
     two_exports: tuple[Path, Path], cpp_build: Path, tmp_path: Path
 ) -> None:

@@ -361,6 +361,7 @@ def test_what_the_decoder_cannot_compute_is_refused(fields: dict[str, Any], mess
     assert refusal(**fields) == message
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("seed", [0, *soaked(range(1, 6))])
 def test_any_damage_to_a_field_is_an_error_or_a_config(seed: int) -> None:
     """Random values in random fields: nothing but ExportError ever comes out."""

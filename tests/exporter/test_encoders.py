@@ -127,6 +127,7 @@ def test_commands_of_language_models_say_what_it_is(
         assert result.exit_code == 2 and f"Error: {sentence}" in result.stderr, result.output
 
 
+@pytest.mark.check
 def test_what_an_export_would_do(bert: tuple[Path, BertModel], tmp_path: Path) -> None:
     directory, json_file = str(bert[0]), tmp_path / "why.json"
     result = CliRunner().invoke(main, [directory, "--explain-json", str(json_file)])
@@ -140,6 +141,7 @@ def test_what_an_export_would_do(bert: tuple[Path, BertModel], tmp_path: Path) -
     assert with_out.exit_code == 2 and "--explain exports nothing" in with_out.stderr
 
 
+@pytest.mark.check
 def test_every_operator_has_a_line_of_the_model(
     bert: tuple[Path, BertModel], tmp_path: Path, cpp_build: Path
 ) -> None:
@@ -155,6 +157,7 @@ def test_every_operator_has_a_line_of_the_model(
     assert files == {"exporter/models/encoder.py", "exporter/models/mlp.py"}
 
 
+@pytest.mark.check
 def test_the_first_row_as_it_is(tmp_path: Path, cpp_build: Path) -> None:
     """The pooling and the length are those of the model's files."""
     model = save_bert(tmp_path, "cls_token", normalize=False)

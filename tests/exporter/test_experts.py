@@ -54,6 +54,7 @@ def test_the_highest_scores_are_chosen() -> None:
     torch.testing.assert_close(weights, scores.softmax(-1).gather(1, chosen))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("scheme", ["rtn4", *checked(["rtn8"]), *soaked(["none"])])
 @pytest.mark.parametrize(
     "name",

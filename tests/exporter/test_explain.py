@@ -310,6 +310,7 @@ def test_explaining_writes_no_file(one_layer_checkpoint: Path, tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.check
 def test_the_command_explains_or_says_why_not(
     one_layer_checkpoint: Path,
     tmp_path: Path,

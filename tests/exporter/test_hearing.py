@@ -200,6 +200,7 @@ def test_each_option_acts_or_is_refused(
         assert ("has no effect with" in told or "have no effect" in told) != acts, (name, told)
 
 
+@pytest.mark.check
 def test_a_model_of_one_language(cpp_build: Path, tmp_path: Path) -> None:
     """From the command line; it is refused what only others do."""
     model = models.write_whisper(tmp_path, languages=False, aligned=False, decoder_layers=1)
@@ -261,6 +262,7 @@ def test_what_the_export_refuses(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["rtn8", *checked(["gptq4"])])
 def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
     """The file computes what the model of integers does, in one call a method, and is smaller."""

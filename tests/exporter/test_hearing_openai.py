@@ -68,6 +68,7 @@ def test_weights_and_tokens(
     assert settings.alignment_heads == tuple((a, b) for a in (1, 2) for b in range(heads))
 
 
+@pytest.mark.check
 def test_a_file_becomes_one(stored: tuple[Path, Any], cpp_build: Path, tmp_path: Path) -> None:
     directory, model = stored
     path = directory / "ggml-tiny.bin"

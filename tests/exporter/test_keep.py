@@ -291,6 +291,7 @@ def test_a_scale_that_is_no_number_is_refused(tmp_path: Path, shared_data: Path)
     assert re.match(r"model\.layers\.1\.mlp\.up_proj.* holds values that are not finite", said)
 
 
+@pytest.mark.check
 def test_explain_keeps_too(tmp_path: Path, shared_data: Path) -> None:
     path = write(tmp_path / "model.gguf", random_tensors(tied=True), Type.Q4_0)
     said = explain_export(options(path, tmp_path / "unused.pte", shared_data), Quiet())

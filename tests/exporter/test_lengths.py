@@ -36,6 +36,7 @@ def test_float_forms_agree(stories_export: Exported, tokens: Tensor, lengths: li
     assert _error(want, feed(stories_export.lowered, tokens, lengths)) < 1e-4
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("lengths", PIECES, ids=str)
 def test_quantized_forms_agree(
     stories_gptq_export: Exported, tokens: Tensor, lengths: list[int]

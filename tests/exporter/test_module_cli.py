@@ -36,6 +36,7 @@ def test_options_that_are_refused(arguments: list[str], sentence: str) -> None:
     assert not Path("x.pte").exists()
 
 
+@pytest.mark.check
 def test_explain_names_the_users_lines(tmp_path: Path) -> None:
     result = export(SOURCE, "--explain-json", str(tmp_path / "why.json"))
     assert result.exit_code == 0, result.output

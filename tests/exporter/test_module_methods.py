@@ -157,6 +157,7 @@ def test_integers_of_shared_linears_are_stored_once(tmp_path: Path) -> None:
     assert size < 1.1 * weights + 2 * REPORT_BYTES + 40_000
 
 
+@pytest.mark.check
 def test_explain_has_each_method(tmp_path: Path) -> None:
     why = tmp_path / "why.json"
     result = CliRunner().invoke(exporter, [f"{SOURCE}:deep", "--explain-json", str(why)])

@@ -24,6 +24,7 @@ from runtime import Program, RunnerError
 SOURCE = Path(integers.__file__)
 
 
+@pytest.mark.check
 def test_int8_convolutions_and_linears(tmp_path: Path, cpp_build: Path) -> None:
     options = ModuleOptions(SourceName(SOURCE, "make"), tmp_path / "net.pte", "int8")
     result = export_module(options, Quiet())

@@ -23,6 +23,8 @@ pytest.importorskip("transformers")
 from support import moonshine_models as models  # noqa: E402  (needs transformers)
 from support.tiers import soaked
 
+pytestmark = pytest.mark.check
+
 SPECIAL = range(models.START, models.VOCABULARY)
 
 

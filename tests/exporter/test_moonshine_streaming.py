@@ -20,6 +20,8 @@ pytest.importorskip("transformers")
 from support import moonshine_models  # noqa: E402  (needs transformers)
 from support import moonshine_streaming_models as models  # noqa: E402
 
+pytestmark = pytest.mark.check
+
 STEP = 0.5  # seconds
 
 

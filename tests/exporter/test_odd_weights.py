@@ -18,6 +18,7 @@ from exporter.options import ExportOptions
 from quant.scheme import Scheme
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "scheme", [Scheme("gptq4", head_bits=4), *checked([Scheme("rtn8")])], ids=str
 )

@@ -22,6 +22,8 @@ pytest.importorskip("transformers")
 from support import parakeet_models as models  # noqa: E402  (needs transformers)
 from support.tiers import soaked
 
+pytestmark = pytest.mark.check
+
 STATE = 0.08  # seconds of sound of one
 ODD: dict[str, Any] = {"attention_bias": False, "convolution_bias": False, "scale_input": False}
 

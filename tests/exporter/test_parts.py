@@ -31,6 +31,7 @@ def export(shared_data: Path, out: Path, delegate: str, scheme: str, parts: bool
     return export_model(options, Quiet()).out
 
 
+@pytest.mark.check
 def test_parts_on_the_cpu_delegate_share_weights_and_caches(
     shared_data: Path, tmp_path: Path, cpp_build: Path
 ) -> None:

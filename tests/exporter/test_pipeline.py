@@ -172,6 +172,7 @@ def test_gptq_is_closer_to_float_than_rounding(
     assert rounded.quality.top1 < gptq.quality.top1
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("max_context_len", "max_seq_len", "scheme"),
     [

@@ -37,6 +37,7 @@ def export(case: str, weights: Path | None, directory: Path) -> None:
     assert all("published_nets.py:" in line for line in lines), lines
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("case", [*SMALL, *checked(FURTHER), *soaked(LARGE)])
 def test_a_net_of_random_weights(case: str, tmp_path: Path, cpp_build: Path) -> None:
     export(case, None, tmp_path)

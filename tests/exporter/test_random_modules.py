@@ -59,6 +59,7 @@ CHOSEN, FURTHER = (0, 2, 3, 6), (5, *range(7, 12), 86, 269)
 REST = sorted({*range(12, 400)} - {*FURTHER})
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("seed", [*CHOSEN, *checked(FURTHER), *soaked(REST)])
 def test_a_random_module(
     seed: int, tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch

@@ -62,6 +62,7 @@ def test_which_files_keep_both_tables(delegates: str, keeps: bool) -> None:
     assert (Feature.ROTARY_BY_LENGTH in get_delegate(delegates).LIMITS.supports) == keeps
 
 
+@pytest.mark.check
 def test_the_export_and_its_report_say_so(shared_data: Path, tmp_path: Path) -> None:
     model = shutil.copytree(shared_data / "stories260K", tmp_path / "stories")
     fields = json.loads((model / "config.json").read_text())

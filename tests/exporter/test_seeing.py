@@ -131,6 +131,7 @@ def test_numbers_are_those_of_transformers(exported: tuple[Path, Any, Path]) -> 
     np.testing.assert_allclose(given, logits, atol=1e-4 * np.abs(logits).max())
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("exported", ["smolvlm"], indirect=True)
 @pytest.mark.parametrize(
     ("name", "bits", "least"),

@@ -23,6 +23,8 @@ from quant.scheme import Scheme
 from runtime import Chat, Program, Runner
 from runtime.pictures import picture_tiles
 
+pytestmark = pytest.mark.check
+
 transformers = pytest.importorskip("transformers")
 TOKENS = 10
 OPTIONS: Any = {"max_new_tokens": TOKENS, "temperature": 0, "logprobs": 0}

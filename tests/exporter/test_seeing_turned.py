@@ -63,6 +63,7 @@ def reference(turned: Turned, text: str, sizes: list[Any]) -> tuple[list[int], i
     return tokens[: min(ends, default=TOKENS)], count
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "sizes", [[], [(40, 30)], [(31, 90)], [(64, 64), (200, 20)], [(1, 1)], [(9, 60)]]
 )
@@ -176,6 +177,7 @@ def test_pixels_are_those_of_transformers(
     assert wrong <= total / 100
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("model_type", "name", "bits", "least"),
     [
@@ -205,6 +207,7 @@ def test_what_sees_is_quantized(
         assert list(runner.generate([{"image": tmp_path / "1.ppm"}, "Hm?"], **OPTIONS))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("model_type", ["qwen3_5", *checked(["qwen3_vl"])])
 def test_without_vision(tmp_path: Path, model_type: str) -> None:
     """The file of a directory that tells of nothing that sees, byte for byte."""

@@ -92,6 +92,7 @@ def test_rows_are_those_of_transformers(layer_norm: bool) -> None:
         torch.testing.assert_close(tower(squares(patches))[0], expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.check
 def test_one_call_computes_pictures_of_any_size(tmp_path: Path, cpp_build: Path) -> None:
     """What it computes of a picture is as much as its patches are."""
     model = model_of()

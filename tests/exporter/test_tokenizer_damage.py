@@ -176,6 +176,7 @@ def read_or_refused(directory: Path) -> None:
         assert is_one_sentence(error)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json", "config.json"])
 def test_any_damage_to_the_configs_beside_it(name: str, tmp_path: Path) -> None:
     """As the tokenizer reads them, and as the checkpoint does."""
@@ -217,6 +218,7 @@ def read_configs(spec: TokenizerSpec, directory: Path) -> None:
     apply_configs(replace(spec), special, directory, TokenizerKind.TOKENIZER_JSON)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["llama3", "thinking"])
 def test_any_damage_to_a_chat_template(name: str) -> None:
     """One that no longer means anything is stored as text, with the reason."""

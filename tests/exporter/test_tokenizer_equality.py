@@ -98,6 +98,7 @@ def test_invalid_utf8_counts_as_replacement_characters(pair: Pair) -> None:
     assert pair.cpp.encode_bytes(damaged) == theirs
 
 
+@pytest.mark.check
 def test_long_words_take_no_quadratic_time(pair: Pair) -> None:
     """A million characters take 0.2 s; the square of that, longer than `ask` waits."""
     texts = [unit * 1_000_000 for unit in ("a", " ", "'", "\u00e9", "<")]

@@ -178,6 +178,7 @@ def test_the_cost_of_ends_of_4_bits_is_estimated(stories: Stories) -> None:
     assert costs[EMBEDDING_PART][0] == pytest.approx(quality.kl, rel=0.25)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "storage", [pytest.param(STOCK, marks=pytest.mark.check), CPU], ids=["xnnpack", "cpu"]
 )
@@ -211,6 +212,7 @@ def test_a_budget_is_kept_and_used(stories: Stories, storage: Storage, tmp_path:
     assert all(more < 0.8 * fewer for fewer, more in itertools.pairwise(kl))
 
 
+@pytest.mark.check
 def test_bits_of_the_same_size_are_spread_for_less_loss(stories: Stories) -> None:
     kl, sizes = [], []
     even = Scheme("gptq4", head_bits=8)

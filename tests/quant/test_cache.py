@@ -143,6 +143,7 @@ def test_a_lost_layer_is_computed_again_from_the_ones_before(drift: str, cache: 
     assert_same(again, first)
 
 
+@pytest.mark.check
 def test_awq_and_rotations_go_through_the_cache(
     cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +201,7 @@ class CountedWeights(ModelWeights):
         super().load_into(module, prefix)
 
 
+@pytest.mark.check
 def test_what_decides_the_result_is_in_the_key(filled: Cache) -> None:
     assert Run(filled, replace(SHORT, group_size=64)).made == LAYERS
     assert Run(filled, replace(SHORT, head_bits=4)).made == LAYERS

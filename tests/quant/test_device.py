@@ -69,6 +69,7 @@ METHODS = [
 WIDE = dict.fromkeys(("model.layers.0.mlp.down_proj", "model.layers.1.self_attn.qkv_proj"), INT8)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "scheme",
     [
@@ -89,6 +90,7 @@ def test_another_device_computes_the_same_from_its_own_tensors(scheme: Scheme) -
     assert_same(run, wanted)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("tied", [True, *checked([False])])
 @pytest.mark.parametrize("head_bits", [4, *soaked([8])])
 def test_spilled_states_come_back_to_the_device(tied: bool, head_bits: int, tmp_path: Path) -> None:
@@ -138,6 +140,7 @@ def test_a_tensor_on_the_wrong_device_is_an_error(
         run_second(Scheme("gptq4"), Resources())
 
 
+@pytest.mark.check
 def test_a_run_resumes_with_layers_of_its_own_kind_of_device(tmp_path: Path) -> None:
     cache, scheme = Cache(tmp_path), Scheme("gptq4", method=SHORT)
     resources = Resources(cache)

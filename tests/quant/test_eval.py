@@ -143,6 +143,7 @@ def float_pte(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return export_model(options, Quiet()).out
 
 
+@pytest.mark.check
 def test_a_pte_is_measured_as_its_runtime_computes_it(
     cpp_build: Path, checkpoint: Path, stories_text: Path, gptq_pte: Path
 ) -> None:

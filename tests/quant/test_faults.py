@@ -12,6 +12,7 @@ STORED = 4  # results, of which each is written and renamed
 SAID = "cannot store more ({}). The run continues; after an interruption, layers that are not"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kills", [False, True], ids=["fails", "is killed"])
 def test_every_call_of_the_cache(tmp_path: Path, kills: bool) -> None:
     folder = tmp_path / "cache"

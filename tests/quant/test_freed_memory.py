@@ -37,6 +37,7 @@ def main() -> None:
     print(json.dumps([limited, reusing, kept - resident()]))
 
 
+@pytest.mark.check
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone is told what to keep")
 def test_a_tensor_is_written_to_the_memory_of_another() -> None:
     result = subprocess.run([sys.executable, __file__], capture_output=True, check=True)

@@ -36,6 +36,7 @@ def given(files: dict[str, Path], **changed: Path) -> list[str]:
     return [f"--input={name}={path}" for name, path in (files | changed).items()]
 
 
+@pytest.mark.check
 def test_files_in_and_out_are_those_of_python(
     cpp_build: Path, traps_pte: Path, files: dict[str, Path], tmp_path: Path
 ) -> None:

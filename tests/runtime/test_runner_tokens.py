@@ -63,6 +63,7 @@ def is_cached(runner: Runner, text: str) -> bool:
     return int(runner.stats["prompt_tokens"]) <= 2  # the last of an answer is not in it yet
 
 
+@pytest.mark.check
 def test_every_call_is_valid(runner: Runner) -> None:
     """Special tokens are in no text: their calls are what is left."""
     for seed in range(20):
