@@ -17,7 +17,6 @@ from support.exported import Quiet, feed
 from support.families.gemma4_text import GEMMA4
 from support.family_models import Case, reference_model
 from support.small_models import quantized_model, random_model
-from support.tiers import soaked_rows
 from torch import Tensor, nn
 
 import exporter.pipeline
@@ -44,7 +43,6 @@ from quant.scheme import Scheme
 
 CONFIG = ARCHITECTURES["qwen3"]
 HERE = "/".join(Path(__file__).parts[-2:])  # as it is imported
-SLOW = [("cpu,xnnpack", 64)]
 
 
 class Bent(nn.Module):
@@ -317,8 +315,8 @@ def gemma4(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.check
-@pytest.mark.parametrize(("names", "kept"), [*soaked_rows(SLOW), ("xnnpack,cpu", 300)])
+@pytest.mark.soak
+@pytest.mark.parametrize(("names", "kept"), [("cpu,xnnpack", 64), ("xnnpack,cpu", 300)])
 def test_a_model_with_windows_and_shared_keys(
     names: str, kept: int, gemma4: Path, tmp_path: Path, cpp_build: Path
 ) -> None:
