@@ -12,6 +12,10 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, export
 from torch.fx import Node
 
+from delegates import get_delegates
+from delegates.module import lower_method
+from delegates.passes.composites import composites_listed_once
+from delegates.passes.exact import Functional
 from delegates.passes.in_place import passes_in_place
 
 
@@ -89,3 +93,24 @@ def test_decoders(seed: int) -> None:
     ours, theirs = found.state_dict, expected.state_dict
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("names", ["cpu,xnnpack", "xnnpack"])
+def test_a_module_without_executorchs_first_trace(
+    names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = nn.Sequential(
+        nn.Conv1d(4, 8, 3, padding=1), nn.GELU(), nn.LayerNorm(6), nn.Linear(6, 4), nn.Softmax(-1)
+    )
+    x = (torch.randn(2, 4, 6),)
+    program = export(module, x, dynamic_shapes=({0: Dim("rows", max=9)},)).run_decompositions({})
+
+    def lowered() -> ExportedProgram:
+        method = lower_method(get_delegates(names), "forward", program, with_etrecord=False)
+        return method.edge.exported_program("forward")
+
+    with composites_listed_once():
+        found = lowered()
+    monkeypatch.setattr(Functional, "run_decompositions", ExportedProgram.run_decompositions)
+    assert described(found) == described(lowered())
