@@ -85,7 +85,7 @@ def test_an_answer_that_fails_before_it_is_accepted_has_its_end(
     cpp_build: Path, embedded_cpu_pte: Path, late: None
 ) -> None:
     """Its text and its error came before; an end that is not told would be waited for."""
-    options = {"max_new_tokens": 20, "wanted": fail}
+    options = {"max_new_tokens": 20, "temperature": 0.0, "wanted": fail}
     accepted, more, ended = events_of(embedded_cpu_pte, Submit(1, "import os", options))
     assert isinstance(accepted, Accepted) and more.text and ended.failure == "it failed"
 
