@@ -136,6 +136,7 @@ def test_mixtures_of_experts(experts: ExpertsSpec, scheme: Scheme, tmp_path: Pat
     require_agreement(case, some_tokens(model.config, LENGTHS), LENGTHS)
 
 
+@pytest.mark.check
 def test_the_state_holds_the_keys_and_values(int4: Case) -> None:
     tokens = some_tokens(int4.model.config, LENGTHS)
     model = float_twin(int4.model, torch.float16)

@@ -39,6 +39,7 @@ def lowered(experts: ExpertsSpec, scheme: Scheme, directory: Path, layers: int =
     return write(capture(model, CONTEXT, CONTEXT), directory, reference)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "name", ["clamped", *checked(["of all scores"]), *soaked(["normalized", "biases", "one"])]
 )

@@ -143,6 +143,7 @@ def test_convolutions_of_integers_are_linears(convolution: Any, shape: tuple[int
     assert (program.module()(x) - integers).abs().max() < 1e-5 * integers.abs().max()
 
 
+@pytest.mark.check
 def test_masks_that_inputs_give_are_in_the_call(tmp_path: Path, cpp_build: Path) -> None:
     path = tmp_path / "module.pte"
     options = ModuleOptions(SourceName(SOURCE, "make_reading"), path, delegate="cpu")
@@ -183,6 +184,7 @@ def test_pictures_are_no_rows_of_a_sequence(
     assert made.agreement is not None and made.agreement.error < 1e-5
 
 
+@pytest.mark.check
 def test_an_operator_of_ours_that_is_left_is_refused(tmp_path: Path) -> None:
     """A linear of integers of one vector: neither the op list nor a kernel has it."""
     options = ModuleOptions(

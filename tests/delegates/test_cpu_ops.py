@@ -71,6 +71,7 @@ def test_a_random_decoder_is_one_call(seed: int, tmp_path: Path, cpp_build: Path
     assert run(random_decoder(seed), tmp_path).error < 1e-5
 
 
+@pytest.mark.check
 def test_what_no_peephole_takes_is_an_op_of_its_own(tmp_path: Path, cpp_build: Path) -> None:
     """All that Gemma has, and a plain MLP."""
     layers = (
@@ -168,6 +169,7 @@ def fused(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Run:
     return run(FUSED, tmp_path_factory.mktemp("fused"))
 
 
+@pytest.mark.check
 def test_all_peepholes_together(fused: Run) -> None:
     assert fused.error < 1e-5
     assert len(fused.call.program["ops"]) == 15

@@ -89,6 +89,7 @@ def test_weights_take_what_shapes_foretell(delegate: str, scheme: Scheme, ends: 
     assert sizes <= estimated <= sizes + (2 * 4 + 2) * limits.sizes.alignment
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("delegate", "scheme", "ends"),
     [pytest.param(*case, marks=mark_of(*case)) for case in CASES],

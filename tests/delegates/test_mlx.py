@@ -78,6 +78,7 @@ def test_prefill_and_decode_agree_through_the_caches(int4: Case) -> None:
     require_agreement(int4)
 
 
+@pytest.mark.check
 def test_the_last_position_of_the_context_and_the_longest_call(int4: Case) -> None:
     lengths = [16, 16, 7, 1]
     assert sum(lengths) == CONTEXT

@@ -144,6 +144,7 @@ def test_every_architecture(
     assert torch.equal(logits_of(open_program(path), tokens, lengths), expected)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "name",
     ["mistral", *checked(["olmo3", "exaone4", "cwm"])],  # those with windows
@@ -288,6 +289,7 @@ def test_generates_what_the_cpu_delegate_generates(
         assert greedy_tokens(on_metal, prompt, 12) == greedy_tokens(step, prompt, 12)
 
 
+@pytest.mark.check
 def test_recomputes_from_any_position(both: tuple[Path, Path], shim: Path) -> None:
     step = open_program(both[1])
     tokens = torch.arange(5, 25)[None]

@@ -33,6 +33,7 @@ TOKENS = torch.randint(96, (36,), generator=torch.Generator().manual_seed(4))
 LENGTHS = [20, 1, 3, 12]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "name",
     ["normalized", "sigmoids", *checked(["of all scores", "clamped", "their shares", "one"])],

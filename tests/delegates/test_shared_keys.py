@@ -151,6 +151,7 @@ def test_xnnpack_reads_the_other_layers_cache(
     assert (found - wanted[[39, 79, 119, 120]]).abs().max() < 1e-4 * wanted.abs().max()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["mlx", *checked(["coreml", "mps", "qnn", "tosa", "vulkan"])])
 def test_the_others_say_what_they_lack(name: str) -> None:
     program = capture(model(), CONTEXT, CALL)

@@ -97,6 +97,7 @@ def assert_close(found: Tensor, case: Case, ends: list[int] | Tensor) -> None:
     assert (found - case.wanted[ends]).abs().max() < 2e-5 * case.wanted.abs().max()
 
 
+@pytest.mark.check
 def test_calls_of_every_length_give_eagers_logits(case: Case, cpp_build: Path) -> None:
     """The last token's are bit-identical, whatever the calls were."""
     assert sum(LENGTHS) == CONTEXT
@@ -185,6 +186,7 @@ def test_numpy_reads_the_op_list_alike(case: Case, tmp_path: Path) -> None:
         assert_close(found, case, [0, 40, 78, 118, 119])
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("scheme", [Scheme("rtn4"), *checked([Scheme("rtn8")])])
 @pytest.mark.parametrize("name", ["lfm2", *checked(["qwen3_5_text"])])
 def test_quantized_files_agree_with_eager(

@@ -75,6 +75,7 @@ def wanted() -> Tensor:
     return model_of(MIXED).logits(TOKENS[None])[0]
 
 
+@pytest.mark.check
 def test_calls_of_every_length_give_eagers_logits(
     lowered: Path, wanted: Tensor, cpp_build: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_numpy_reads_the_op_list_alike(lowered: Path, wanted: Tensor, tmp_path: 
     assert (found - wanted[[39, 79, 118, 119]]).abs().max() < 2e-5 * wanted.abs().max()
 
 
+@pytest.mark.check
 def test_the_decomposition_gives_eagers_logits(wanted: Tensor) -> None:
     """What Core ML, TOSA and others start from."""
     program = capture(model_of(MIXED), CONTEXT, CALL)

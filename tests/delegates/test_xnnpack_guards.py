@@ -46,6 +46,7 @@ def test_symmetric_weights_compute_what_eager_computes(
     torch.testing.assert_close(out, linear(X), rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.check
 def test_a_padded_linear_computes_what_eager_computes(tmp_path: Path) -> None:
     weight = int_weight()
     stored = QuantizedWeight(weight.qdata, weight.scale, int4(32))

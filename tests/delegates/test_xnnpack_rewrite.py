@@ -120,6 +120,7 @@ class Projections(nn.Module):
         return self.q(x) + self.k(x) * self.v(x) + self.other(x.exp())
 
 
+@pytest.mark.check
 def test_linears_of_one_input_share_its_rounding(tmp_path: Path) -> None:
     module = Projections()
     x = torch.randn(1, 6, INPUTS, generator=torch.Generator().manual_seed(2))
@@ -182,6 +183,7 @@ def test_a_new_node_carries_the_source_of_the_one_it_replaces() -> None:
     assert [path for path, _ in modules.values()][-1] == "model.embed_tokens"
 
 
+@pytest.mark.check
 def test_every_instruction_has_a_debug_handle(stories_gptq_export: Exported) -> None:
     """Of the finished program: what computes maps to the captured graph, mutations included."""
     manager = stories_gptq_export.manager

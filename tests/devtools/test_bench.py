@@ -216,6 +216,7 @@ def test_an_adapter_of_the_file(
     assert with_it.weight_bytes_per_token - plain.weight_bytes_per_token == facts["bytes"]
 
 
+@pytest.mark.check
 def test_conversations_at_once(
     embedded_cpu_pte: Path, run: Run, cpp_build: Path, tmp_path: Path
 ) -> None:

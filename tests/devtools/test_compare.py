@@ -134,6 +134,7 @@ def broken_export(
     return export_recorded(with_noise, tmp_path_factory.mktemp("broken"), Scheme("rtn4"), "cpu")
 
 
+@pytest.mark.check
 def test_a_weight_that_is_not_the_checkpoints_names_line_and_layer(
     broken_export: Path, two_layers: Path
 ) -> None:

@@ -26,6 +26,7 @@ def compared(model: Path, checkpoint: Path) -> Outcome:
     return compare(CompareRequest(model, str(checkpoint), None, None, 64, None))
 
 
+@pytest.mark.check
 def test_a_float_program_is_held_to_float(
     cpp_build: Path, two_layers: Path, tmp_path: Path
 ) -> None:

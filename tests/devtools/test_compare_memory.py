@@ -119,6 +119,7 @@ def test_a_full_disk_is_said_in_a_sentence(five_layers: Path, five_layers_pte: P
     )
 
 
+@pytest.mark.check
 def test_a_damaged_record_is_said_in_a_sentence(five_layers_pte: Path, tmp_path: Path) -> None:
     record = five_layers_pte.with_suffix(".etrecord")
     with ZipFile(record) as archive:

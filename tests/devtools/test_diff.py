@@ -91,6 +91,7 @@ def test_finds_the_line_that_became_slower(runs: dict[str, Path]) -> None:
     assert first.a_ns is not None and first.change_ns == pytest.approx(0.3 * first.a_ns, rel=0.1)
 
 
+@pytest.mark.check
 def test_noise_is_not_a_change(runs: dict[str, Path]) -> None:
     profile = load_profile(runs["a"], runs["etrecord"])
     for seed in range(5):
@@ -110,6 +111,7 @@ def test_a_side_that_moves_by_itself_hides_small_changes(runs: dict[str, Path]) 
     assert decode.changes[0].verdict is Verdict.MAYBE_SLOWER
 
 
+@pytest.mark.check
 def test_one_run_does_not_show_how_much_runs_differ(runs: dict[str, Path]) -> None:
     """So a change within the assumed 5% is none, and a note says what to do."""
     profile = load_profile(runs["a"], runs["etrecord"])
@@ -204,6 +206,7 @@ def assert_figures_agree(text: str, rows: int) -> None:
         assert abs(Fraction(share) - exact) <= 0.05 + 1e-9 * abs(exact)
 
 
+@pytest.mark.check
 def test_modules_of_every_layer_are_compared_apart(runs: dict[str, Path]) -> None:
     pair = (runs["a"], runs["again"], "--etrecord", runs["etrecord"], "--by", "module")
     together, apart = diff(*pair), diff(*pair, "--every-layer", "--top", "0")

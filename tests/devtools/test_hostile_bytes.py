@@ -41,6 +41,7 @@ def test_any_profile(pair: Pair, tmp_path: Path) -> None:
     check()
 
 
+@pytest.mark.check
 def test_any_record(pair: Pair, tmp_path: Path) -> None:
     path = tmp_path / "model.etrecord"
     content = pair[1].read_bytes()

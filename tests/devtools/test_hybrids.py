@@ -52,6 +52,7 @@ def test_compare_finds_it_healthy(hybrid: tuple[str, Path]) -> None:
     assert layers == LAYERS[name]
 
 
+@pytest.mark.check
 def test_a_profile_shows_its_line(
     hybrid: tuple[str, Path], tmp_path: Path, cpp_build: Path
 ) -> None:

@@ -55,6 +55,7 @@ class Slow(nn.Module):
         return self.down(hidden) + table[:, :, None]
 
 
+@pytest.mark.check
 def test_the_slow_line_is_first(tmp_path: Path) -> None:
     etdump, etrecord = record_module(Slow(), (seeded(1, 8, 32),), tmp_path)
     outcome = inspect(etdump, "--etrecord", etrecord, "--json", tmp_path / "out.json")
@@ -98,6 +99,7 @@ def test_coverage_heads_every_report(pair: tuple[str, str], tmp_path: Path) -> N
     assert run["prompt"] == PROMPT and run["threads"] == "1" and run["date"].endswith("Z")
 
 
+@pytest.mark.check
 def test_a_record_of_another_export_is_noted(pair: tuple[str, str], tmp_path: Path) -> None:
     """Of the same graph: its lines may be others, which ids do not tell."""
     other = tmp_path / "other.etrecord"

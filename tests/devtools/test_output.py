@@ -72,6 +72,7 @@ def test_one_line_of_many(pair: tuple[Path, Path], tmp_path: Path, name: str) ->
     assert result.stdout.count("\n") == 1 and "coverage" in result.stdout
 
 
+@pytest.mark.check
 def test_refusals_keep_their_code(pair: tuple[Path, Path], tmp_path: Path) -> None:
     command = ["inspect", str(tmp_path / "none.etdp"), "--etrecord", str(pair[1])]
     for script in ('"$@" >&-', '"$@" | true; exit ${PIPESTATUS[0]}', '"$@" 2>&-'):

@@ -169,6 +169,7 @@ def test_refuses_cut_files(recorded: Recorded, tmp_path: Path, share: float) -> 
             load_profile(*pair)
 
 
+@pytest.mark.check
 def test_damaged_profiles_end_with_a_sentence(recorded: Recorded, tmp_path: Path) -> None:
     """Every 97th byte turned over: read as something else, or refused; never an exception."""
     etdump, _ = recorded("stories_cpu_pte")

@@ -308,6 +308,7 @@ class Chatting:
         return code
 
 
+@pytest.mark.check
 def test_signals_record_a_running_program(cpp_build: Path, chat_pte: Path, tmp_path: Path) -> None:
     total = 0
     with Chatting(cpp_build / "runner", chat_pte, tmp_path, "--json", "stats.json") as chat:

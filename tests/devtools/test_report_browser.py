@@ -58,6 +58,7 @@ def test_it_fits_any_screen(browser: Page, report: Path, width: int, dark: bool)
     )  # to be touched
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("width", [390, *checked([320])])
 def test_a_long_recording_fits_a_phone(
     browser: Page, recorded: Recorded, embedded_cpu_pte: Path, tmp_path: Path, width: int

@@ -172,6 +172,7 @@ def test_another_quantization_is_refused(
     assert report(etdump, etrecord_of(other), ran, out).exit_code == 0
 
 
+@pytest.mark.check
 def test_a_run_that_does_not_tell_is_known_by_its_record(
     two_exports: tuple[Path, Path], cpp_build: Path, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def shipped(options: ExportOptions, checkpoint: Checkpoint) -> Text:
     return prepare_text(options, checkpoint)
 
 
+@pytest.mark.check
 def test_half_of_it_is_the_models_own(
     options: ExportOptions, checkpoint: Checkpoint, shipped: Text, tmp_path: Path
 ) -> None:

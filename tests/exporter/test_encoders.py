@@ -95,6 +95,7 @@ def test_the_runner_prints_a_line_for_each_line(float_pte: Path, cpp_build: Path
     assert alone.stdout == outcome.stdout.splitlines(keepends=True)[0]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("delegate", ["cpu"])
 def test_the_command_knows_an_encoder_and_stores_8_bits(
     delegate: str, bert: tuple[Path, BertModel], tmp_path: Path, cpp_build: Path
@@ -243,6 +244,7 @@ def test_gptq_is_closer_than_rounding(tmp_path: Path, cpp_build: Path) -> None:
     assert solved.cosine_mean > rounded.cosine_mean and solved.cosine_worst > 0.9
 
 
+@pytest.mark.check
 def test_a_hub_id_is_known_by_its_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpp_build: Path
 ) -> None:

@@ -165,6 +165,7 @@ def odd_mlp(monkeypatch: pytest.MonkeyPatch) -> Iterator[CausalLM]:
     yield random_model(TINY)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("delegate", "reason"),
     [
@@ -185,6 +186,7 @@ def test_an_undelegated_operator_has_its_line_and_reason(
     assert left.reason.startswith(reason), left.reason
 
 
+@pytest.mark.check
 def test_a_norm_that_others_read_is_unfused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exporter.models.decoder.DecoderLayer", TwiceRead)
     model = quantized_model(random_model(TINY), Scheme("rtn4"))
@@ -218,6 +220,7 @@ def explained(tmp_path_factory: pytest.TempPathFactory, one_layer_checkpoint: Pa
     return explain
 
 
+@pytest.mark.check
 def test_an_explanation_of_the_decoder(explained: Explained) -> None:
     text, _ = explained("cpu")
     fits = model_line("torch._check(start_pos + seq_len <=")
@@ -237,6 +240,7 @@ def test_an_explanation_of_the_decoder(explained: Explained) -> None:
     assert text.endswith("though it can fuse their kind:\n  none")
 
 
+@pytest.mark.check
 def test_an_explanation_has_the_caches_of_each_type(explained: Explained) -> None:
     text, found = explained("cpu")
     (kept,) = found["caches"]
@@ -288,6 +292,7 @@ def test_its_json_says_what_the_table_says(delegate: str, explained: Explained) 
     assert len(lines) == len(told) + len(changes) + text.splitlines().count("  none")
 
 
+@pytest.mark.check
 def test_adapters_that_are_kept_apart_are_explained(
     one_layer_checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -349,6 +354,7 @@ def test_the_scheme_that_makes_the_same_graph(asked: Scheme, taken: Scheme) -> N
     assert quick_scheme(asked) == taken
 
 
+@pytest.mark.check
 def test_the_method_counts(one_layer_checkpoint: Path, tmp_path: Path) -> None:
     written = tmp_path / "explained.json"
     arguments = [str(one_layer_checkpoint), "--explain-json", str(written), "--method"]

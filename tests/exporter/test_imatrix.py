@@ -326,6 +326,7 @@ def test_schemes_without_use_for_it_refuse_it(
     assert result.stderr.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
+@pytest.mark.check
 def test_a_file_says_what_weighed_its_scales(
     one_layer_checkpoint: Path, imatrix: Path, tmp_path: Path
 ) -> None:

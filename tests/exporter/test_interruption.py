@@ -108,6 +108,7 @@ def test_standard_output_that_takes_no_more() -> None:
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("closed", [(1,), *checked([(2,), (1, 2), (0, 1, 2)])], ids=str)
 @pytest.mark.parametrize(
     ("command", "code"), [("exporter --help", 0), ("exporter --no-such", 2), ("quant cache", 0)]
@@ -138,6 +139,7 @@ def test_streams_that_were_closed_before(command: str, code: int, closed: tuple[
     assert "Traceback" not in result.stderr and (1 not in closed or result.stdout == "")
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("command", ["exporter --help", "exporter --no-such", "quant cache"])
 def test_readers_that_have_gone(command: str) -> None:
     read_end, write_end = os.pipe()

@@ -203,6 +203,7 @@ def test_the_file_computes_with_the_dequantized_weights(
     assert (logits - wanted).abs().max() < 6 / 127 * wanted.std()
 
 
+@pytest.mark.check
 def test_what_does_not_fit_is_rounded_to_8_bits_and_named(
     tmp_path: Path, shared_data: Path
 ) -> None:

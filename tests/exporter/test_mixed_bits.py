@@ -23,6 +23,7 @@ from quant.method import Method
 from quant.scheme import METHODS, Scheme
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("delegate", "rotation", "spreads"),
     [

@@ -263,6 +263,7 @@ def test_layers_are_the_sum_of_their_blocks() -> None:
             assert torch.equal(x, hidden)
 
 
+@pytest.mark.check
 def test_a_layer_without_a_window_asks_for_none() -> None:
     """So that programs of models without windows are those of before there were any."""
     spec = PROOF.spec(CONFIG)

@@ -63,6 +63,7 @@ def test_each_method_computes_what_its_module_does(program: Program) -> None:
     assert np.asarray(score(got)).shape == (1, 4, methods.WORDS)  # its file is still open
 
 
+@pytest.mark.check
 def test_weights_are_stored_once(pte: Path, tmp_path: Path) -> None:
     """A table that one method looks up in, and another multiplies by, is in the file once."""
     one = export("score", tmp_path / "one.pte")

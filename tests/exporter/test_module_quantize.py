@@ -50,6 +50,7 @@ def test_int8_convolutions_and_linears(tmp_path: Path, cpp_build: Path) -> None:
             program(picture.numpy())
 
 
+@pytest.mark.check
 def test_int4_linears_by_gptq(tmp_path: Path, cpp_build: Path) -> None:
     options = ModuleOptions(SourceName(SOURCE, "make_wide"), tmp_path / "wide.pte", "int4")
     result = export_module(options, Quiet())

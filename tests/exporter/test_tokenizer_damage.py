@@ -148,6 +148,7 @@ def test_any_damage_to_a_vocabulary_and_its_merges(shared_data: Path, tmp_path: 
         read_or_refused(tmp_path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_any_damage_to_a_sentencepiece_model(kind: str, tmp_path: Path) -> None:
     model = train_sentencepiece(

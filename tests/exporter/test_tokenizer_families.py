@@ -63,6 +63,7 @@ def test_special_tokens_equal_the_reference(directory: Path, cpp_build: Path) ->
         assert ours == expected, text
 
 
+@pytest.mark.check
 def test_every_canonical_sequence_is_normalized(tmp_path: Path, cpp_build: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(train_qwen2(), encoding="utf-8")
     cpp = cpp_tokenizer(tmp_path, cpp_build)

@@ -153,6 +153,7 @@ def stories(shared_data: Path) -> Stories:
     return Stories(shared_data)
 
 
+@pytest.mark.check
 def test_the_cost_of_ends_of_4_bits_is_estimated(stories: Stories) -> None:
     """The second order is the model: what is left out are third orders, and one draw of labels."""
     scheme = Scheme("rtn4", head_bits=4, method=replace(METHODS["rtn4"], scales="searched"))
@@ -255,6 +256,7 @@ def test_rows_and_columns_that_are_padded_count(tied: bool) -> None:
         spread_within(Budget(least - 0.01, storage=CPU))
 
 
+@pytest.mark.check
 def test_costs_are_measured_once(
     stories: Stories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

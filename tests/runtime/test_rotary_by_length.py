@@ -68,6 +68,7 @@ def greedy(
     return told
 
 
+@pytest.mark.check
 def test_the_tables_differ(reference: Any) -> None:
     """So that a wrong one cannot pass."""
     first = ORIGINAL - 1
@@ -158,6 +159,7 @@ def test_requests_on_both_sides_at_once(
     assert crossing[2] == crossing[4] == crossing[8] == ORIGINAL
 
 
+@pytest.mark.check
 def test_a_server_shares_prefixes_of_one_table(pte: Path, reference: Any) -> None:
     """The log-probabilities of each prompt and of its answer."""
     with serving(pte, "--threads", "1") as server:

@@ -66,6 +66,7 @@ def is_closed(connection: socket.socket) -> bool:
     return bool(poll.poll(120_000))
 
 
+@pytest.mark.check
 def test_one_who_stops_reading_is_disconnected(cpp_build: Path, pte: Path) -> None:
     options = ("--name", "stories", "--threads", "1", "--stall-timeout", "0.3")
     with serving(pte, *options) as server:
@@ -75,6 +76,7 @@ def test_one_who_stops_reading_is_disconnected(cpp_build: Path, pte: Path) -> No
             wait_for(lambda: server.metric("thimble_running") == 0)
 
 
+@pytest.mark.check
 def test_one_who_reads_nothing_holds_no_place_beyond_the_timeout(
     cpp_build: Path, pte: Path
 ) -> None:
@@ -86,6 +88,7 @@ def test_one_who_reads_nothing_holds_no_place_beyond_the_timeout(
             assert generated(server) < 16 * 1900
 
 
+@pytest.mark.check
 def test_one_who_reads_late_gets_everything(cpp_build: Path, pte: Path) -> None:
     """It begins to read when all is generated and most of it waits in the server."""
     with serving(pte, "--name", "stories", "--threads", "1") as server:
@@ -189,6 +192,7 @@ class Watched:
         self.ended = True
 
 
+@pytest.mark.check
 def test_of_too_many_who_are_behind_the_longest_is_disconnected() -> None:
     readers = Readers(patience=1000, most=2)
     first, second, third = Watched(), Watched(), Watched()

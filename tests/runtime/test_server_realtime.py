@@ -16,6 +16,8 @@ from support.servers import Server, serving
 from runtime import Transcriber
 from runtime.agreed_text import AgreedText
 
+pytestmark = pytest.mark.check
+
 websockets = pytest.importorskip("websockets.sync.client")
 
 KEY = "secret"
