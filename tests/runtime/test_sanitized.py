@@ -50,7 +50,7 @@ def thread_sanitized() -> Path:
 
 def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [program, *arguments]
-    environment = {**os.environ, "THIMBLE_ONE_OF": "4"}  # of the shapes of kernels
+    environment = {**os.environ, "THIMBLE_ONE_OF": "8"}  # of the shapes of kernels
     result = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, env=environment
     )
