@@ -144,6 +144,7 @@ class _Connection:
             raise HttpError(
                 400, f"{name!r} {what}: choose a model that reads sound that arrives", "model"
             )
+        self._socket.state.model = place.served
         async with AsyncExitStack() as opened:
             deadline = asyncio.get_running_loop().time() + self._answering.settings.timeout
             using = self._answering.shelf.using(place, deadline)

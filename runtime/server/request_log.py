@@ -17,6 +17,8 @@ _LOG.setLevel(logging.INFO)
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _OTHER = "other"  # the path of what is not served: clients make them up
 BROKEN_OFF = 499  # an answer that its client did not wait for
+_STARTS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
+_BODIES = ("http.response.body", "websocket.http.response.body")
 
 
 class RequestLog:
@@ -40,7 +42,7 @@ class RequestLog:
         self._count = count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
@@ -49,12 +51,13 @@ class RequestLog:
 
         async def told(message: Message) -> None:
             nonlocal status, complete
-            if message["type"] == "http.response.start":
-                status = message["status"]
+            type = message["type"]
+            if type == "websocket.accept":
+                status, complete = 101, True  # either side may end it
+            if type in _STARTS:
                 MutableHeaders(scope=message)["X-Request-Id"] = name
-            complete = complete or (
-                message["type"] == "http.response.body" and not message.get("more_body")
-            )
+                status = message.get("status", status)
+            complete = complete or (type in _BODIES and not message.get("more_body"))
             await send(message)
 
         try:
@@ -73,6 +76,6 @@ class RequestLog:
             seconds = time.monotonic() - began
             _LOG.info(
                 "%s %s: %d in %.3f s, request %s%s",
-                *(scope["method"], path, status, seconds, name),
+                *(scope.get("method", "WebSocket"), path, status, seconds, name),
                 f", model {model}" if model else "",
             )

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from support.hearing import RATE, spoken, write_wav
-from support.servers import Server, serving
+from support.servers import Server, serving, wait_for
 
 from runtime import Transcriber
 from runtime.agreed_text import AgreedText
@@ -113,6 +113,10 @@ def test_silence_has_a_text_without_words(server: Server) -> None:
         completed = json.loads(socket.recv(timeout=120))
         assert completed["type"] == TEXT + ".completed" and completed["transcript"] == ""
         assert completed["item_id"] == committed["item_id"]
+        number = socket.response.headers["x-request-id"]
+    wait_for(lambda: any(f"request {number}, model ears" in line for line in server.said))
+    counted = 'thimble_requests_total{model="ears",path="/v1/realtime",status="101"}'
+    assert counted in httpx.get(server.address + "/metrics", headers=HEADERS).text
 
 
 def test_what_is_refused(server: Server) -> None:
