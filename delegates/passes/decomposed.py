@@ -42,6 +42,7 @@ _VIEWS = {
 }
 _CHECKS = {_aten._assert_scalar.default, _aten._assert_tensor_metadata.default}
 _OURS = "thimble"
+_LAYER_NORM = (None, None, None, None, 1e-5)  # its arguments, where they are left out
 
 
 class _NotHere(Exception):
@@ -211,6 +212,18 @@ class _Rewriting:
             self._sizes[total.node.expr] = new
         return self._sizes[total.node.expr]
 
+    def first_of(self, node: Node, target: Any, *args: Any) -> None:
+        """Calls another operator for a node, which is the first of its results."""
+        call = self._graph.call_function(target, args)
+        value = node.meta["val"]
+        with value.fake_mode:
+            values = target(*map_arg(args, _value))
+        call.meta = {**node.meta, "val": (value, *values[1:])}
+        self._keep(node, call)
+        result = self._graph.call_function(operator.getitem, (call, 0))
+        result.meta = {**call.meta, "val": value}
+        self._new[node] = result
+
     def _write(self, node: Node, target: Any) -> None:
         """Returns what the operator writes, beside its result, as new states of its buffers."""
         schema = target._schema
@@ -303,9 +316,16 @@ def _flatten(graph: _Rewriting, node: Node) -> None:
     graph.replace(node, _aten.view.default, tensor, shape)
 
 
+def _layer_norm(graph: _Rewriting, node: Node) -> None:
+    given = graph.arguments(node)
+    args = (*given, *_LAYER_NORM[len(given) :])[: len(_LAYER_NORM)]
+    graph.first_of(node, _aten.native_layer_norm.default, *args)
+
+
 _RULES: dict[Any, Callable[[_Rewriting, Node], None]] = {
     _aten.item.default: _item,
     _aten.narrow.default: _narrow,
     _aten.chunk.default: _chunk,
     _aten.flatten.using_ints: _flatten,
+    _aten.layer_norm.default: _layer_norm,
 }

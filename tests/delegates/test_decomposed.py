@@ -61,17 +61,18 @@ PROGRAMS: dict[str, Callable[[], ExportedProgram]] = {
     "llama, none": lambda: of_family("llama", "none"),
     "lfm2, none": lambda: of_family("lfm2", "none", **LFM2),
     "gemma2, rtn8": lambda: of_family("gemma2", "rtn8"),
+    "phi, none": lambda: of_family("phi", "none"),
     "qwen3, rtn4": lambda: of_family("qwen3", "rtn4", num_key_value_heads=2),
     **{f"odd {seed}": partial(odd, seed) for seed in range(3)},
 }
 OFTEN = ["llama, rtn4"]
-OFTEN_ENOUGH = ["llama, none", "lfm2, none", "gemma2, rtn8"]
+OFTEN_ENOUGH = ["llama, none", "lfm2, none", "gemma2, rtn8", "phi, none"]
 
 
 @pytest.mark.check
 @pytest.mark.parametrize(
     "name",
-    [*OFTEN, *checked(OFTEN_ENOUGH), *soaked([*PROGRAMS][4:])],
+    [*OFTEN, *checked(OFTEN_ENOUGH), *soaked([*PROGRAMS][5:])],
 )
 def test_it_is_pytorchs(name: str) -> None:
     program = PROGRAMS[name]()
