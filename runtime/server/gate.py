@@ -232,7 +232,7 @@ class Gate:
         try:
             body = kind.model_validate(value)
         except ValidationError as error:
-            raise not_valid(error) from None
+            raise not_valid(error, value) from None
         except RecursionError:
             raise HttpError(400, "the body is nested too deeply") from None
         names = self._unknown.take(body)
