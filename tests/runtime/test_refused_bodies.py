@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from runtime.server.errors import HttpError, not_valid
+from runtime.server.fields import UnknownFields
 from runtime.server.interface import ANTHROPIC, OLLAMA, OPENAI, RESPONSES
 from runtime.server.messages.requests import MessageRequest
 from runtime.server.ollama.requests import ChatBody, GenerateBody, ShowRequest
@@ -99,6 +100,16 @@ def test_older_clients_of_ollama_show_a_model_by_its_name() -> None:
 def test_pictures_are_refused_by_the_field_that_has_them() -> None:
     fields = [each.messages_field for each in (OPENAI, ANTHROPIC, OLLAMA, RESPONSES)]
     assert fields == ["messages", "messages", "messages", "input"]
+
+
+def test_the_form_of_reasoning_that_the_server_has_may_be_asked_for() -> None:
+    """By llama.cpp's words for it, and by Groq's."""
+    fields = UnknownFields(strict=False)
+    for form in ("auto", "deepseek", "parsed"):
+        body = {"model": "m", "messages": _SAID, "reasoning_format": form}
+        assert fields.take(ChatRequest.model_validate(body)) == ["reasoning_format"]
+    with pytest.raises(HttpError, match="reasoning_format is not supported"):
+        fields.take(ChatRequest.model_validate({**body, "reasoning_format": "raw"}))
 
 
 def test_a_fingerprint_is_a_string() -> None:
