@@ -132,11 +132,15 @@ def _verify(render: Render, forms: _Forms) -> list[str]:
     Raises:
         IrreducibleError: a conversation without blank messages renders differently.
     """
-    if not _differs(render, forms, with_blanks=True):
-        return []
+    try:
+        if not _differs(render, forms, with_blanks=True):
+            return []
+        how = "renders a message of only white space differently"
+    except jinja2.TemplateError:
+        how = "refuses a message of only white space"
     if _differs(render, forms, with_blanks=False):
         raise IrreducibleError("it depends on the content of the messages")
-    return ["the chat template renders a message of only white space differently"]
+    return [f"the chat template {how}"]
 
 
 def _differs(render: Render, forms: _Forms, with_blanks: bool, pictures: bool = False) -> bool:

@@ -19,7 +19,7 @@ from runtime.chat_format.template import ChatTemplate, Piece
 from runtime.errors import RunnerError
 from runtime.one_constraint import one_constraint
 
-_BLANK = "[ \\n]*"
+_BLANK = '"\\n"{0,2}'  # between reasoning and the answer; more could fill the context
 _ANSWER = "the-answer"  # what a grammar calls the constraint of an answer without calls
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 

@@ -122,11 +122,10 @@ class MarkedReader:
             calls = self._call_end.read(self._rest)
             if calls and self._offered(calls):
                 return [*events, *calls]
-            cut = self._call_end.cut(self._rest)
-            if cut is None and calls is None and self._may_be_call():
-                # Without its end, it was cut: the answer's length ended it.
+            if calls is None and self._may_be_call():
+                # It was cut, for the grammar lets nothing else begin so: marks are in its strings.
                 return [*events, *self._calls_before_cut(self._rest)]
-            text, self._rest = cut or (self._rest, "")
+            text, self._rest = self._call_end.cut(self._rest) or (self._rest, "")
             events += self._no_call(text)
             events += self.push("")
         events += self._text("" if self._is_cut_mark() else self._rest)

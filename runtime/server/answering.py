@@ -147,7 +147,7 @@ class Turn:
                 parts = message.content if isinstance(message.content, list) else []
                 if any(part.image_url is not None for part in parts):
                     reason = f"{self.served.name!r} does not see: leave the pictures out"
-                    raise HttpError(400, reason, "messages")
+                    raise HttpError(400, reason, interface.messages_field)
         hosts = self._answering.image_hosts
         return await images_of(chat, hosts, settings.max_images, interface is OPENAI)
 

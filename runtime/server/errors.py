@@ -1,7 +1,7 @@
 """Errors as OpenAI's clients read them: a status and one sentence."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,7 +25,6 @@ _MUST_BE = {
     "float_type": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
-    "none_required": "null",
     "list_type": "a list",
     "dict_type": "an object",
     "model_type": "an object",
@@ -88,17 +87,18 @@ class HttpError(Exception):
         return JSONResponse(body, self.status, headers)
 
 
-def not_valid(error: ValidationError) -> HttpError:
-    """The first of a request's faults, as a sentence."""
+def not_valid(error: ValidationError, body: Any) -> HttpError:
+    """The first of a request's faults, as a sentence.
+
+    Args:
+        body: what was not valid.
+    """
     faults = error.errors(include_url=False)
     # Of a union's members, the one that has the right type is what the client meant, then the one
     # that goes deepest.
     fault = max(faults, key=lambda one: (not one["type"].endswith("_type"), len(one["loc"])))
-    parts = list(fault["loc"])
-    if parts[:1] == ["response_format"]:
-        del parts[1:2]  # its type, by which pydantic chooses
-    place = ".".join(str(part) for part in parts if _is_field(part))
-    if fault["type"] == "extra_forbidden":
+    place = ".".join(_fields(fault, body))
+    if fault["type"] == "extra_forbidden" or _takes_nothing(fault):
         return HttpError(400, f"{place} is not supported", place, "unsupported_parameter")
     return HttpError(400, _sentence(place, fault), place or None)
 
@@ -125,12 +125,25 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _is_field(part: int | str) -> bool:
-    """Whether a part of a path is the client's own, and no name of a type in a union."""
-    if isinstance(part, int):
-        return True
-    return (
-        part not in ("str", "int", "constrained-str")
-        and part.replace("_", "").islower()
-        and "[" not in part
-    )
+def _takes_nothing(fault: Mapping[str, Any]) -> bool:
+    """Whether a field takes only the value that says nothing."""
+    context = fault.get("ctx", {})
+    empty = context.get("max_length") == 0 or context.get("expected") == "''"
+    return empty or fault["type"] == "none_required"
+
+
+def _fields(fault: Mapping[str, Any], value: Any) -> Iterator[str]:
+    """The client's own part of a fault's path, which has names of types too."""
+    *inner, last = fault["loc"] or ("",)
+    for part in inner:
+        if _has(value, part):
+            value = value[part]
+            yield str(part)
+    if _has(value, last) or (last and fault["type"] == "missing"):
+        yield str(last)
+
+
+def _has(value: Any, part: int | str) -> bool:
+    if isinstance(value, Mapping):
+        return part in value
+    return isinstance(value, list) and isinstance(part, int)

@@ -50,7 +50,7 @@ UNSUPPORTED: dict[str, object] = {
     "prompt_logprobs": _ANYTHING,
     "reasoning_budget": -1,
     "reasoning_budget_tokens": -1,
-    "reasoning_format": ("auto", "deepseek"),
+    "reasoning_format": ("auto", "deepseek", "parsed"),
     "repeat_last_n": -1,
     "repeat_penalty": 1,
     "skip_special_tokens": True,

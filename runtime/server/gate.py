@@ -24,7 +24,7 @@ from runtime.server.errors import HttpError, not_valid
 from runtime.server.fields import Fields, UnknownFields
 from runtime.server.forms import read_form
 from runtime.server.hosts import HostCheck
-from runtime.server.interface import OLLAMA, OPENAI, Interface
+from runtime.server.interface import ANTHROPIC, OLLAMA, OPENAI, Interface
 from runtime.server.metrics import Metrics
 from runtime.server.model import BusyError, ModelError
 from runtime.server.request_log import BROKEN_OFF, RequestLog
@@ -76,7 +76,8 @@ def _not_served(request: Request, error: HTTPException) -> Response:
         404: f"there is nothing at {request.url.path}",
         405: f"{request.url.path} does not take {request.method}",
     }.get(error.status_code, error.detail)
-    interface = OLLAMA if request.url.path.startswith("/api/") else OPENAI
+    first, *_ = request.url.path.strip("/").removeprefix("v1/").split("/")
+    interface = {"api": OLLAMA, "messages": ANTHROPIC}.get(first, OPENAI)
     response = HttpError(error.status_code, reason).response(interface.error)
     response.headers.update(error.headers or {})
     return response
@@ -232,7 +233,7 @@ class Gate:
         try:
             body = kind.model_validate(value)
         except ValidationError as error:
-            raise not_valid(error) from None
+            raise not_valid(error, value) from None
         except RecursionError:
             raise HttpError(400, "the body is nested too deeply") from None
         names = self._unknown.take(body)

@@ -23,6 +23,7 @@ class Interface:
     """
     Attributes:
         answer_field: the field with the JSON schema of an answer.
+        messages_field: the field with the conversation.
         error: the body of an error.
         line: how an object of a stream is written.
         media_type: of a stream.
@@ -36,6 +37,7 @@ class Interface:
     media_type: str = "text/event-stream"
     waiting: str = ": waiting\n\n"
     end: str = ""
+    messages_field: str = "messages"
 
     def left_out(self, stats: _Json, prompts: Sequence[Prompt]) -> _Json:
         """What was left out of the request's schemas, if anything was, by its own fields."""
@@ -71,7 +73,7 @@ def _anthropic_error(error: HttpError) -> _Json:
 OPENAI = Interface(
     "response_format.json_schema.schema", HttpError.body, _event, end="data: [DONE]\n\n"
 )
-RESPONSES = Interface("text.format.schema", HttpError.body, _named_event)
+RESPONSES = Interface("text.format.schema", HttpError.body, _named_event, messages_field="input")
 ANTHROPIC = Interface("output_config.format.schema", _anthropic_error, _named_event)
 OLLAMA = Interface(
     "format",

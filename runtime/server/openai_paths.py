@@ -22,7 +22,7 @@ def routes(answering: Answering) -> list[Route]:
         async with answering.turn(request, body.model) as turn:
 
             def replies(prompts: list[Prompt], readers: list[Reader]) -> ChatAnswers:
-                reply = Reply("chat.completion", "chatcmpl", turn.served.name)
+                reply = Reply("chat.completion", "chatcmpl", turn.served.name, settings.version)
                 return ChatAnswers(body, prompts, readers, reply)
 
             return await turn.converse(body, replies)
@@ -33,7 +33,7 @@ def routes(answering: Answering) -> list[Route]:
         options = completion_options(body, len(prompts), settings.max_tokens, settings.relax)
         scored = bool(body.echo) and body.logprobs is not None
         async with answering.turn(request, body.model) as turn:
-            reply = Reply("text_completion", "cmpl", turn.served.name)
+            reply = Reply("text_completion", "cmpl", turn.served.name, settings.version)
             answers = CompletionAnswers(body, prompts, reply)
             return await turn.answer(body.stream, prompts, options, answers, scored=scored)
 

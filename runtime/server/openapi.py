@@ -11,7 +11,7 @@ from runtime.server.fields import Fields
 from runtime.server.llama_cpp import DetokenizeBody, TokenizeBody
 from runtime.server.messages.requests import CountRequest, MessageRequest
 from runtime.server.ollama.embeddings import EmbedBody, EmbeddingsBody
-from runtime.server.ollama.requests import ChatBody, GenerateBody
+from runtime.server.ollama.requests import ChatBody, GenerateBody, ShowRequest
 from runtime.server.requests import (
     ChatRequest,
     CompletionRequest,
@@ -51,7 +51,7 @@ _POSTS: dict[str, tuple[str, type[Fields], str, str]] = {
     "/api/generate": ("Answer a prompt, as Ollama does.", GenerateBody, "Object", "OllamaError"),
     "/api/embed": ("Embed texts, as Ollama does.", EmbedBody, "Object", "OllamaError"),
     "/api/embeddings": ("Embed a text, as Ollama did.", EmbeddingsBody, "Object", "OllamaError"),
-    "/api/show": ("Describe a model, as Ollama does.", NamesModel, "Object", "OllamaError"),
+    "/api/show": ("Describe a model, as Ollama does.", ShowRequest, "Object", "OllamaError"),
     "/tokenize": ("Tell the tokens of a text.", TokenizeBody, "Object", "Error"),
     "/detokenize": ("Tell the text of tokens.", DetokenizeBody, "Object", "Error"),
 }

@@ -83,7 +83,7 @@ def read_event(text: str | None) -> Event:
         value: Any = json.loads(text or "")
         return Event.model_validate(value)
     except ValidationError as error:
-        raise not_valid(error) from None
+        raise not_valid(error, value) from None
     except (ValueError, RecursionError):
         raise HttpError(400, "the event is not JSON") from None
 

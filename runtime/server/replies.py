@@ -21,11 +21,13 @@ class Reply:
     Attributes:
         kind: `chat.completion` or `text_completion`.
         prefix: of its id.
+        version: of Thimble.
     """
 
     kind: str
     prefix: str
     model: str
+    version: str
     created: int = field(default_factory=lambda: int(time.time()))
     id: str = field(default_factory=lambda: secrets.token_hex(12))
 
@@ -44,7 +46,7 @@ class Reply:
             "object": kind,
             "created": self.created,
             "model": self.model,
-            "system_fingerprint": None,
+            "system_fingerprint": f"thimble-{self.version}",
         }
 
 

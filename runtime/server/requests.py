@@ -23,7 +23,7 @@ from runtime.server.fields import Fields
 MAX_TOKENS = 2**31 - 1
 _MOST_STOPS = 64
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]
-Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,128}$")]
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
@@ -340,10 +340,11 @@ def chat_request(fields: dict[str, Any]) -> ChatRequest:
     Raises:
         HttpError: the fields are not valid.
     """
+    given = {name: value for name, value in fields.items() if value is not None}
     try:
-        return ChatRequest.model_validate({k: v for k, v in fields.items() if v is not None})
+        return ChatRequest.model_validate(given)
     except ValidationError as error:
-        raise not_valid(error) from None
+        raise not_valid(error, given) from None
 
 
 _Prompt = (

@@ -182,6 +182,12 @@ def test_dates_are_fixed_and_said_so() -> None:
 def test_blank_messages_that_differ_are_said_so() -> None:
     assert "only white space" in compile_chat_template(source_of("llama2"), TOKENS).reason
     assert compile_chat_template(source_of("chatml"), TOKENS).reason == ""
+    refuses = (
+        "{% for m in messages %}{% if not m.content %}{{ raise_exception('empty') }}{% endif %}"
+        "<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+    )
+    compiled = compile_chat_template(refuses, TOKENS)  # Ministral 3 refuses an empty answer
+    assert compiled.reduced and "refuses a message of only white space" in compiled.reason
 
 
 def test_a_template_cannot_reach_out_of_its_sandbox() -> None:

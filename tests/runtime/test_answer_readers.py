@@ -236,6 +236,23 @@ def test_stops_do_not_see_calls(name: str, said: str) -> None:
     assert stopped(TEMPLATES[name], answer(name, "It is [cold"), ["["]) == [Text("It is ")]
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hermes", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "a </tool_call> b.'),
+        ("hermes", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "</tool_call>", "n'),
+        (
+            "qwen-xml",
+            "<tool_call>\n<function=get_weather>\n<parameter=city>\na </tool_call> b.",
+        ),
+    ],
+)
+def test_a_call_that_was_cut_is_no_content(name: str, said: str) -> None:
+    """Also where a string of it spells the mark at which calls end."""
+    for choice in ("auto", "required"):
+        assert stopped(TEMPLATES[name], [said], ["b", "get"], tool_choice=choice) == []
+
+
 @pytest.mark.parametrize("choice", ["auto", "required", "none"])
 @pytest.mark.parametrize("schema", [None, SCHEMA])
 def test_reasoning_that_the_prompt_has_ended_does_not_begin_again(
@@ -273,6 +290,8 @@ def test_constraints_hold_for_the_answer_alone(cpp_build: Path, constraint: dict
         found[bool(tools)] = accepts(cpp_build, "grammar", prompt.grammar, texts)
     thinks = "Hm.</think>right!"
     assert accepts(cpp_build, "grammar", prompt.grammar, [thinks, "Hm. right!"]) == [True, False]
+    blank = [f"Hm.</think>{space}right!" for space in ("\n", "\n\n", " ", "\n\n\n")]
+    assert accepts(cpp_build, "grammar", prompt.grammar, blank) == [True, True, False, False]
     assert found[False] == [False, True, False, False, False]
     assert found[True] == found[False]
     plain = prepare(ChatTemplate(HERMES, "", "</s>", ()), USER, TOOLS, **constraint)

@@ -277,8 +277,8 @@ def test_formats(cpp_build: Path) -> None:
     assert accepted("ipv4", numbers) == [n for n in numbers if is_valid(IPv4Address, n)]
     emails = ["a@b", "a.b+c@d-e.fr", ".a@b", "a@-b", "a@b..c", "@b", "a b@c"]
     assert accepted("email", emails) == ["a@b", "a.b+c@d-e.fr"]
-    durations = ["P1Y", "P1Y2M3DT4H5M6S", "PT36H", "P2W", "P", "PT", "P1W2D", "P1DT", "P1Y3D"]
-    assert accepted("duration", durations) == ["P1Y", "P1Y2M3DT4H5M6S", "PT36H", "P2W"]
+    durations = "P1Y P1Y2M3DT4H5M6S P999999Y PT36H P P2W PT P1W2D P1DT P1Y3D P1000000D".split()
+    assert accepted("duration", durations) == [*durations[:4], "P2W"]
 
 
 def is_valid(read: Callable[[str], object], text: str) -> bool:

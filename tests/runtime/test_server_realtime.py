@@ -140,7 +140,7 @@ def test_what_is_refused(server: Server) -> None:
         assert "no sound to commit" in told["error"]["message"]
         detection = {"turn_detection": {"type": "server_vad"}}
         for given, sentence in (
-            (detection, "turn_detection must be null"),
+            (detection, "turn_detection is not supported"),
             ({"format": {"type": "audio/pcmu"}}, "must be 'audio/pcm'"),
             ({"transcription": {"model": "none"}}, "there is no model 'none'"),
         ):

@@ -47,16 +47,17 @@ def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
     ],
 )
 def test_pydantics_faults_are_said_in_our_words(fields: dict[str, Any], sentence: str) -> None:
+    body = {"model": "m", **fields}
     with pytest.raises(ValidationError) as caught:
-        CompletionRequest.model_validate({"model": "m", **fields})
-    assert not_valid(caught.value).message == sentence
+        CompletionRequest.model_validate(body)
+    assert not_valid(caught.value, body).message == sentence
 
 
 def test_a_format_without_its_schema() -> None:
     body = {"model": "m", "messages": USER, "response_format": {"type": "json_schema"}}
     with pytest.raises(ValidationError) as caught:
         ChatRequest.model_validate(body)
-    assert not_valid(caught.value).message == "response_format.json_schema is missing"
+    assert not_valid(caught.value, body).message == "response_format.json_schema is missing"
 
 
 def test_the_readme_names_the_fields_without_effect() -> None:
@@ -182,6 +183,10 @@ def test_bodies_that_are_not_valid(server: Server) -> None:
         assert sentence in response.json()["error"]["message"]
     assert httpx.get(address).status_code == 405
     assert httpx.get(server.address + "/v2").status_code == 404
+    assert httpx.get(server.address + "/v1").status_code == 404
+    batches = httpx.post(server.address + "/v1/messages/batches", json={})  # as Anthropic's client
+    assert batches.status_code == 404 and batches.json()["error"]["type"] == "not_found_error"
+    assert batches.json()["type"] == "error"
 
 
 @pytest.mark.parametrize(

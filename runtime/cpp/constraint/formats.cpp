@@ -20,9 +20,10 @@ struct Format {
 #define TIME                                                 \
   "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?" \
   "(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
-// ISO 8601's, as in RFC 3339, appendix A.
-#define CLOCK "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
-#define DAYS "(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)"
+// ISO 8601's, as in RFC 3339, appendix A; a timedelta of Python holds 999,999,999 days.
+#define COUNT "[0-9]{1,6}"
+#define CLOCK "T(?:" COUNT "H(?:" COUNT "M(?:" COUNT "S)?)?|" COUNT "M(?:" COUNT "S)?|" COUNT "S)"
+#define DAYS "(?:" COUNT "Y(?:" COUNT "M(?:" COUNT "D)?)?|" COUNT "M(?:" COUNT "D)?|" COUNT "D)"
 #define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define HOST LABEL "(?:\\." LABEL ")*"
 #define ATOM "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -45,7 +46,7 @@ constexpr Format kFormats[] = {
     {"date", DATE},
     {"time", TIME},
     {"date-time", DATE "[tT]" TIME},
-    {"duration", "P(?:[0-9]+W|" DAYS "(?:" CLOCK ")?|" CLOCK ")"},
+    {"duration", "P(?:" COUNT "W|" DAYS "(?:" CLOCK ")?|" CLOCK ")"},
     {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
     {"email", ATOM "(?:\\." ATOM ")*@" HOST},
     {"hostname", HOST},
@@ -57,6 +58,7 @@ constexpr Format kFormats[] = {
 
 #undef DATE
 #undef TIME
+#undef COUNT
 #undef CLOCK
 #undef DAYS
 #undef LABEL

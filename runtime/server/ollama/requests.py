@@ -4,7 +4,7 @@ import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from runtime.server.fields import Fields
 from runtime.server.requests import FunctionTool, NamesModel, TopK
@@ -94,6 +94,12 @@ def seconds_of(duration: float | str | None) -> float | None:
     if duration is None or math.isnan(duration):
         return None
     return duration if 0 <= duration < _FOR_EVER else math.inf
+
+
+class ShowRequest(NamesModel):
+    """The body of /api/show: clients of before 2025 name the model by `name`."""
+
+    model: str = Field(validation_alias=AliasChoices("model", "name"))
 
 
 class OllamaRequest(NamesModel):

@@ -18,8 +18,15 @@ from runtime.server.images import data_url
 from runtime.server.interface import OLLAMA
 from runtime.server.ollama.answers import ChatLines, GenerateLines, OllamaAnswers
 from runtime.server.ollama.models import listed, running, shown
-from runtime.server.ollama.requests import Call, ChatBody, GenerateBody, Message, OllamaRequest
-from runtime.server.requests import NO_LIMIT, CompletionRequest, NamesModel, chat_request
+from runtime.server.ollama.requests import (
+    Call,
+    ChatBody,
+    GenerateBody,
+    Message,
+    OllamaRequest,
+    ShowRequest,
+)
+from runtime.server.requests import NO_LIMIT, CompletionRequest, chat_request
 
 
 def routes(answering: Answering) -> list[Route]:
@@ -92,7 +99,7 @@ def routes(answering: Answering) -> list[Route]:
         return {"models": [running(place) for place in loaded]}
 
     async def show(request: Request) -> Response:
-        body = await gate.body(request, NamesModel)
+        body = await gate.body(request, ShowRequest)
         return JSONResponse(shown(shelf.find(body.model).served))
 
     return [
