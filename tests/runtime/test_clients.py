@@ -19,6 +19,7 @@ from support.chats import export_chat_model
 from support.encoder_models import save_bert
 from support.node import find_node
 from support.servers import serving
+from support.stories import write_endless_head
 
 from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
 from quant.scheme import Scheme
@@ -149,10 +150,15 @@ def addresses(
     """
     directory = tmp_path_factory.mktemp("clients")
 
-    def chat(name: str, context: int, ends: list[int]) -> Path:
+    def chat(name: str, context: int, ends: list[int] | None = None) -> Path:
         source = shutil.copytree(shared_data / "stories260K", directory / f"{name}-source")
         config = json.loads((source / "config.json").read_text())
-        config |= {"max_position_embeddings": context, "eos_token_id": ends}
+        config["max_position_embeddings"] = context
+        if ends is None:
+            config["tie_word_embeddings"] = False
+            write_endless_head(source / "model.safetensors")
+        else:
+            config["eos_token_id"] = ends
         (source / "config.json").write_text(json.dumps(config))
         sampling = {"do_sample": True, "temperature": 0.01}
         (source / "generation_config.json").write_text(json.dumps(sampling))
@@ -165,7 +171,7 @@ def addresses(
     export_embedding(EmbeddingOptions(directory, encoder, Scheme("rtn8")))
     models = (
         (chat("ending", 2048, [2, PERIOD]), "stories"),
-        (chat("endless", 16384, [3]), "stories"),
+        (chat("endless", 16384), "stories"),
         (encoder, "encoder"),
     )
     with ExitStack() as opened:
