@@ -129,7 +129,8 @@ CLIENTS = (
     Client(
         "with_huggingface_hub.py", ("huggingface_hub==2.4.0", "pydantic==2.14.4"), NO_EMBEDDINGS
     ),
-    Client("with_together.py", ("together==3.1.1",), ALL),
+    Client("with_hosts.py", ("together==3.1.1",), ALL, "together"),
+    Client("with_hosts.py", ("groq==1.7.0",), ALL, "groq"),
     Client("with_openai.mjs", ("openai@7.59.0",), ALL),
     Client("with_anthropic.mjs", ("@anthropic-ai/sdk@1.14.0",), NO_EMBEDDINGS),
     Client("with_ollama.mjs", ("ollama@0.6.4",), NO_EMBEDDINGS),
