@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from runtime.server.answering import Answering
 from runtime.server.errors import HttpError
-from runtime.server.gate import both_routes
+from runtime.server.gate import routes_of
 from runtime.server.hearing_process import Heard
 from runtime.server.model_process import More
 from runtime.server.requests import NamesModel
@@ -103,8 +103,8 @@ def routes(answering: Answering) -> list[Route]:
             return await turn.transcribe(sound, options, whole, _events if stream else None)
 
     return [
-        *both_routes("/audio/transcriptions", gate.guarded(transcriptions)),
-        *both_routes("/audio/translations", gate.guarded(translations)),
+        *routes_of("/audio/transcriptions", gate.guarded(transcriptions)),
+        *routes_of("/audio/translations", gate.guarded(translations)),
     ]
 
 

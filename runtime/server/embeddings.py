@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from runtime.server.answering import Answering
-from runtime.server.gate import both_routes
+from runtime.server.gate import routes_of
 from runtime.server.requests import NamesModel
 
 _MOST_TEXTS = 2048  # of a request, as OpenAI has it
@@ -56,7 +56,7 @@ def routes(answering: Answering) -> list[Route]:
         }
         return JSONResponse(answer)
 
-    return both_routes("/embeddings", gate.guarded(embeddings))
+    return routes_of("/embeddings", gate.guarded(embeddings))
 
 
 def _encoded(row: "NDArray[np.float32]", encoding: str | None) -> list[float] | str:

@@ -83,9 +83,10 @@ def _not_served(request: Request, error: HTTPException) -> Response:
     return response
 
 
-def both_routes(path: str, endpoint: Endpoint, method: str = "POST") -> list[Route]:
-    """Returns the routes of a path below /v1, which clients may leave out."""
-    return [Route(prefix + path, endpoint, methods=[method]) for prefix in ("/v1", "")]
+def routes_of(path: str, endpoint: Endpoint, method: str = "POST") -> list[Route]:
+    """Returns the routes of a path below /v1; clients leave that out, or put /openai before it."""
+    prefixes = ("/v1", "", "/openai/v1")
+    return [Route(prefix + path, endpoint, methods=[method]) for prefix in prefixes]
 
 
 def _no_number(word: str) -> NoReturn:
@@ -113,8 +114,8 @@ class Gate:
             Route("/favicon.ico", lambda _request: Response(status_code=204)),
             Route("/health", self.health),
             Route("/metrics", self.metrics_text),
-            *both_routes("/models", self.models, "GET"),
-            *both_routes("/models/{name:path}", self.one_model, "GET"),
+            *routes_of("/models", self.models, "GET"),
+            *routes_of("/models/{name:path}", self.one_model, "GET"),
         ]
 
     async def health(self, _request: Request) -> Response:

@@ -9,7 +9,7 @@ from runtime.chat_format.reader import Reader
 from runtime.server.answering import Answering
 from runtime.server.chat import ChatAnswers
 from runtime.server.completions import CompletionAnswers, completion_options, completion_prompts
-from runtime.server.gate import both_routes
+from runtime.server.gate import routes_of
 from runtime.server.replies import Reply
 from runtime.server.requests import ChatRequest, CompletionRequest
 
@@ -38,6 +38,6 @@ def routes(answering: Answering) -> list[Route]:
             return await turn.answer(body.stream, prompts, options, answers, scored=scored)
 
     return [
-        *both_routes("/chat/completions", gate.guarded(chat)),
-        *both_routes("/completions", gate.guarded(completions)),
+        *routes_of("/chat/completions", gate.guarded(chat)),
+        *routes_of("/completions", gate.guarded(completions)),
     ]

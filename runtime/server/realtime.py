@@ -15,7 +15,7 @@ from runtime.agreed_text import AgreedText
 from runtime.errors import RunnerError
 from runtime.server.answering import Answering
 from runtime.server.errors import HttpError
-from runtime.server.gate import both_routes
+from runtime.server.gate import routes_of
 from runtime.server.hearing_process import Heard, Took
 from runtime.server.model import Answer, BusyError, Model
 from runtime.server.realtime_events import RATE, SAMPLE, Event, Session, pieces, read_event
@@ -48,7 +48,7 @@ def routes(answering: Answering) -> list[Route | WebSocketRoute]:
 
     return [
         *(WebSocketRoute(prefix + "/realtime", realtime) for prefix in ("/v1", "")),
-        *both_routes("/realtime", answering.gate.guarded(plain), "GET"),
+        *routes_of("/realtime", answering.gate.guarded(plain), "GET"),
     ]
 
 

@@ -318,7 +318,9 @@ def test_gemma_4_without_thinking(cpp_build: Path) -> None:
         assert accepts(cpp_build, "grammar", prompt.grammar, [text]) == [thinking]
 
 
-@pytest.mark.parametrize("name", ["hermes", "qwen-xml", "phi-4", "mistral", "lfm2", "gemma-4"])
+@pytest.mark.parametrize(
+    "name", ["hermes", "qwen-xml", "phi-4", "mistral", "mistral-list", "lfm2", "gemma-4"]
+)
 def test_a_named_function_is_called_once(cpp_build: Path, name: str) -> None:
     calls = [{"type": "function", "function": {**CALL}}] * 2
     template = ChatTemplate(TEMPLATES[name], "", "</s>", ())

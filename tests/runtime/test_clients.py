@@ -19,6 +19,7 @@ from support.chats import export_chat_model
 from support.encoder_models import save_bert
 from support.node import find_node
 from support.servers import serving
+from support.stories import write_endless_head
 
 from exporter.embedding.pipeline import EmbeddingOptions, export_embedding
 from quant.scheme import Scheme
@@ -128,7 +129,8 @@ CLIENTS = (
     Client(
         "with_huggingface_hub.py", ("huggingface_hub==2.4.0", "pydantic==2.14.4"), NO_EMBEDDINGS
     ),
-    Client("with_together.py", ("together==3.1.1",), ALL),
+    Client("with_hosts.py", ("together==3.1.1",), ALL, "together"),
+    Client("with_hosts.py", ("groq==1.7.0",), ALL, "groq"),
     Client("with_openai.mjs", ("openai@7.59.0",), ALL),
     Client("with_anthropic.mjs", ("@anthropic-ai/sdk@1.14.0",), NO_EMBEDDINGS),
     Client("with_ollama.mjs", ("ollama@0.6.4",), NO_EMBEDDINGS),
@@ -149,10 +151,15 @@ def addresses(
     """
     directory = tmp_path_factory.mktemp("clients")
 
-    def chat(name: str, context: int, ends: list[int]) -> Path:
+    def chat(name: str, context: int, ends: list[int] | None = None) -> Path:
         source = shutil.copytree(shared_data / "stories260K", directory / f"{name}-source")
         config = json.loads((source / "config.json").read_text())
-        config |= {"max_position_embeddings": context, "eos_token_id": ends}
+        config["max_position_embeddings"] = context
+        if ends is None:
+            config["tie_word_embeddings"] = False
+            write_endless_head(source / "model.safetensors")
+        else:
+            config["eos_token_id"] = ends
         (source / "config.json").write_text(json.dumps(config))
         sampling = {"do_sample": True, "temperature": 0.01}
         (source / "generation_config.json").write_text(json.dumps(sampling))
@@ -165,7 +172,7 @@ def addresses(
     export_embedding(EmbeddingOptions(directory, encoder, Scheme("rtn8")))
     models = (
         (chat("ending", 2048, [2, PERIOD]), "stories"),
-        (chat("endless", 16384, [3]), "stories"),
+        (chat("endless", 16384), "stories"),
         (encoder, "encoder"),
     )
     with ExitStack() as opened:

@@ -122,6 +122,7 @@ FRAMEWORKS: list[tuple[dict[str, object], str, str]] = [
     ({"enum": ["a"], "type": "string", "nullable": True}, "null", '"b'),
     ({"type": "string", "format": "iri"}, '"a b"', "1"),
     ({"type": "string", "format": "path"}, '"a/b"', "1"),
+    ({"type": "string", "format": "binary"}, '"\\u0001 é"', "1"),
     ({"type": "integer", "const": 1.0}, "1", "1.0"),
     ({"type": "number", "allOf": [{"enum": [1, 2]}, {"enum": [1.0, 3]}]}, "1", "2"),
     ({"type": "array", "items": {"enum": [1, "a", None]}, "uniqueItems": True}, '["a",1]', "[1,1]"),

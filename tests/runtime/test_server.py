@@ -15,6 +15,7 @@ import openai
 import pytest
 from pydantic import BaseModel, Field
 from support.servers import Server, export_caller, serving, wait_for
+from support.stories import WITHOUT_ENDS
 
 from runtime import Engine, Runner, RunnerError, ask
 from runtime.chat_format.conversation import prepare
@@ -31,14 +32,9 @@ TOOLS: list[Any] = [
     {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}},
     {"type": "function", "function": {"name": "now", "description": "The time."}},
 ]
-# Seconds of work: the end is banned.
-LONG: dict[str, Any] = {
-    "model": "stories",
-    "messages": USER,
-    "n": 8,
-    "max_tokens": 1900,
-    "logit_bias": {"2": -100},
-}
+# Seconds of work: the ends are banned.
+LONG: dict[str, Any] = {"model": "stories", "messages": USER, "n": 8, "max_tokens": 1900}
+LONG |= {"logit_bias": WITHOUT_ENDS}
 
 
 class Person(BaseModel):
@@ -334,7 +330,7 @@ def test_more_requests_than_places(server: Server, client: openai.OpenAI) -> Non
     statuses: list[int] = []
 
     def ask() -> None:
-        body = chat_body(max_tokens=300, logit_bias={"2": -100})
+        body = chat_body(max_tokens=300, logit_bias=WITHOUT_ENDS)
         statuses.append(post(server, "/v1/chat/completions", body).status_code)
 
     threads = [threading.Thread(target=ask) for _ in range(16)]

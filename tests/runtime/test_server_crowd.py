@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from support.servers import Server, export_caller, resident, serving, wait_for
+from support.stories import WITHOUT_ENDS
 
 TEXTS = ("Once upon a time", "One day, a dog", "The cat sat", "Lily and Tom", "It was late")
 SCHEMA = {
@@ -135,7 +136,7 @@ class Crowd:
     async def _leave(self, client: httpx.AsyncClient, chance: random.Random) -> None:
         """Hangs up: before the answer, after its first lines, or before the request is complete."""
         wanted: dict[str, Any] = {**body(chance.randrange(40)), "max_tokens": 500}
-        wanted["logit_bias"] = {"2": -100}
+        wanted["logit_bias"] = WITHOUT_ENDS
         how = chance.randrange(3)
         if how == 0:
             async with client.stream(

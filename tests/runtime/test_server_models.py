@@ -15,13 +15,14 @@ import pytest
 from click.testing import CliRunner
 from support.encoder_models import export_embedder
 from support.servers import Server, export_caller, serving, wait_for
+from support.stories import WITHOUT_ENDS
 
 from runtime.__main__ import main
 from runtime.server.ollama.requests import seconds_of
 
 USER: list[Any] = [{"role": "user", "content": "Once upon a time"}]
 LONG: dict[str, Any] = {"messages": USER, "max_tokens": 1500, "temperature": 0}
-LONG |= {"logit_bias": {"2": -100}}
+LONG |= {"logit_bias": WITHOUT_ENDS}
 KEY = "k"
 # Room for two of the three models: each needs some 62 MB, most of it the process.
 ROOM = ("--max-memory", "130M", "--threads", "1", "--parallel", "4")

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from support.servers import Server, export_caller, serving, wait_for
+from support.stories import WITHOUT_ENDS
 
 from runtime.binding.logprobs import TokenLogprob
 from runtime.server.connections import Readers
@@ -27,7 +28,7 @@ LONG: dict[str, Any] = {
     "n": 4,
     "seed": 1,
     "max_tokens": 600,
-    "logit_bias": {"2": -100},
+    "logit_bias": WITHOUT_ENDS,
     "logprobs": True,
     "top_logprobs": 20,
     "stream": True,

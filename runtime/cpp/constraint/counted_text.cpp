@@ -9,6 +9,52 @@
 #include "constraint/recognizer.h"
 
 namespace thimble {
+namespace {
+
+using State = TextAutomaton::State;
+
+/// Of each state, those between characters to which the character at hand may lead.
+Result<std::vector<std::vector<State>>> character_ends(const CountedText::Lengths& lengths) {
+  const TextAutomaton& all = lengths.automaton;
+  std::vector<std::vector<State>> ends(all.states());
+  std::vector<bool> known(all.states(), false);
+  std::vector<State> left;
+  for (State first = 1; first < all.states(); ++first) {
+    const Status status = Interruption::check();
+    if (!status.ok()) return status;
+    left.push_back(first);
+    while (!left.empty()) {
+      const State state = left.back();
+      const size_t others = left.size();
+      std::vector<State>& own = ends[state];
+      const State* row = &all.next[state * all.symbols];
+      State last = TextAutomaton::kDead;
+      for (uint32_t symbol = 0; symbol < all.symbols && !known[state]; ++symbol) {
+        if (row[symbol] == last || row[symbol] == TextAutomaton::kDead) continue;
+        last = row[symbol];
+        if (lengths.ends_character[last]) {
+          own.push_back(last);
+        } else if (known[last]) {
+          own.insert(own.end(), ends[last].begin(), ends[last].end());
+        } else {
+          left.push_back(last);
+        }
+      }
+      if (left.size() > others) {
+        own.clear();
+        continue;
+      }
+      left.pop_back();
+      if (known[state]) continue;
+      std::sort(own.begin(), own.end());
+      own.erase(std::unique(own.begin(), own.end()), own.end());
+      known[state] = true;
+    }
+  }
+  return ends;
+}
+
+}  // namespace
 
 Result<CountedText::Shared> CountedText::lengths(std::vector<AutomatonPart> parts,
                                                  Program whole_characters) {
@@ -42,25 +88,9 @@ Result<CountedText::Shared> CountedText::lengths(std::vector<AutomatonPart> part
       left.push_back(to);
     }
   }
-  // Where the character at hand may lead.
-  std::vector<std::vector<State>> ends(count);
-  for (State state = 1; state < count; ++state) {
-    const Status status = Interruption::check();
-    if (!status.ok()) return status;
-    std::vector<State> open{state}, seen{state};
-    while (!open.empty()) {
-      const State from = open.back();
-      open.pop_back();
-      for (uint32_t symbol = 0; symbol < all.symbols; ++symbol) {
-        const State to = all.next[from * all.symbols + symbol];
-        if (to == TextAutomaton::kDead) continue;
-        std::vector<State>& known = lengths->ends_character[to] ? ends[state] : seen;
-        if (std::find(known.begin(), known.end(), to) != known.end()) continue;
-        known.push_back(to);
-        if (!lengths->ends_character[to]) open.push_back(to);
-      }
-    }
-  }
+  const Result<std::vector<std::vector<State>>> found = character_ends(*lengths);
+  if (!found.ok()) return found.status();
+  const std::vector<std::vector<State>>& ends = *found;
   std::unordered_map<std::vector<bool>, size_t> known;
   std::vector<bool> level = all.accepts, reached(count, false);
   for (;;) {

@@ -89,7 +89,7 @@ Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts, size_t most) {
   }
   // A state is one of each; numbers are those of the list.
   Interner states;
-  std::vector<uint64_t> list;
+  std::vector<uint64_t> list, last;
   (void)states.add(list);  // kDead
   for (const Recognizer& recognizer : recognizers) list.push_back(recognizer.start());
   (void)states.add(list);
@@ -103,6 +103,8 @@ Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts, size_t most) {
       accepts = recognizers[i].accepts(own) != excluded[i];
     }
     automaton.accepts.push_back(accepts);
+    TextAutomaton::State to_last = TextAutomaton::kDead;
+    last.clear();
     for (uint32_t symbol = 0; symbol < automaton.symbols; ++symbol) {
       list.clear();
       for (size_t i = 0; state != TextAutomaton::kDead && i < recognizers.size(); ++i) {
@@ -113,7 +115,11 @@ Result<TextAutomaton> intersect(std::vector<AutomatonPart> parts, size_t most) {
         list.clear();
         break;
       }
-      automaton.next.push_back(states.add(list));
+      if (list != last) {  // most symbols lead where the one before them does
+        to_last = states.add(list);
+        last.swap(list);
+      }
+      automaton.next.push_back(to_last);
     }
   }
   for (const Recognizer& recognizer : recognizers) {

@@ -10,7 +10,7 @@ from runtime.chat_format.conversation import Prompt
 from runtime.chat_format.reader import Reader
 from runtime.server.answering import Answering
 from runtime.server.chat import chat_prompts, need_template
-from runtime.server.gate import both_routes
+from runtime.server.gate import routes_of
 from runtime.server.images import with_images
 from runtime.server.interface import ANTHROPIC
 from runtime.server.messages.answers import MessageAnswers
@@ -40,6 +40,6 @@ def routes(answering: Answering) -> list[Route]:
             return JSONResponse({"input_tokens": len(tokens)})
 
     return [
-        *both_routes("/messages", gate.guarded(create, ANTHROPIC)),
-        *both_routes("/messages/count_tokens", gate.guarded(count_tokens, ANTHROPIC)),
+        *routes_of("/messages", gate.guarded(create, ANTHROPIC)),
+        *routes_of("/messages/count_tokens", gate.guarded(count_tokens, ANTHROPIC)),
     ]

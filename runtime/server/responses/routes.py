@@ -10,7 +10,7 @@ from runtime.chat_format.conversation import Prompt
 from runtime.chat_format.reader import Reader
 from runtime.server.answering import Answering
 from runtime.server.errors import HttpError
-from runtime.server.gate import both_routes
+from runtime.server.gate import routes_of
 from runtime.server.interface import RESPONSES
 from runtime.server.responses.answers import ResponseAnswers
 from runtime.server.responses.conversation import chat_of, messages_of
@@ -60,10 +60,10 @@ def routes(answering: Answering) -> list[Route]:
         return JSONResponse({"id": name, "object": "response", "deleted": True})
 
     return [
-        *both_routes("/responses", gate.guarded(create, RESPONSES)),
-        *both_routes("/responses/{name}", gate.guarded(retrieve, RESPONSES), "GET"),
-        *both_routes("/responses/{name}", gate.guarded(delete, RESPONSES), "DELETE"),
-        *both_routes("/responses/{name}/input_items", gate.guarded(input_items, RESPONSES), "GET"),
+        *routes_of("/responses", gate.guarded(create, RESPONSES)),
+        *routes_of("/responses/{name}", gate.guarded(retrieve, RESPONSES), "GET"),
+        *routes_of("/responses/{name}", gate.guarded(delete, RESPONSES), "DELETE"),
+        *routes_of("/responses/{name}/input_items", gate.guarded(input_items, RESPONSES), "GET"),
     ]
 
 

@@ -1,10 +1,15 @@
-"""together: chat completions and embeddings."""
+"""Clients of companies that host models, together's and groq's: chat completions and embeddings."""
+
+import importlib
+import sys
 
 import cases
-from together import Together
+
+WHICH = sys.argv[4]
+Client = getattr(importlib.import_module(WHICH), WHICH.capitalize())
 
 client, endless, encoder = (
-    Together(base_url=address, api_key=cases.KEY)
+    Client(base_url=address, api_key=cases.KEY)
     for address in (cases.CHAT, cases.ENDLESS, cases.EMBEDDINGS)
 )
 
