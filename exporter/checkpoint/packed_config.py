@@ -77,7 +77,8 @@ def _gptq_packing(config: Mapping[str, Any]) -> Packing:
     symmetric = config.get("sym")
     _allow("sym", symmetric, (True, False, None))
     size = _group_size(config["group_size"])
-    return GptqPacking(config["bits"], size, layout == "gptq", symmetric)
+    reordered = bool(config.get("desc_act"))
+    return GptqPacking(config["bits"], size, layout == "gptq", symmetric, reordered)
 
 
 def _awq(path: Path, config: Mapping[str, Any]) -> PackingOf:
