@@ -191,7 +191,7 @@ def read_changes(
             f"{model}, which is not exported; take an adapter of the language model."
         )
     changes: dict[str, Change] = {}
-    moved = ()
+    moved: tuple[str, ...] = ()
     for module, tensors in modules.items():
         for parameter, change in _changes_of(module, tensors, config, path).items():
             name = _stored_name(module, parameter, weights)
