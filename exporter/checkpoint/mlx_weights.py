@@ -132,7 +132,7 @@ def _sizes(config: Mapping[str, Any], where: str) -> _Sizes:
     bits, group_size, mode = (config.get(key) for key in ("bits", "group_size", "mode"))
     mode = _AFFINE if mode is None else mode
     if isinstance(mode, str) and mode in _FLOATS and (bits, group_size) == _FLOATS[mode][0]:
-        return _Sizes(bits, group_size, mode)
+        return _Sizes(*_FLOATS[mode][0], mode)
     if bits not in _BITS or mode != _AFFINE:
         raise ExportError(
             f"{where} has quantization {{'bits': {bits!r}, 'group_size': {group_size!r}, 'mode': "
