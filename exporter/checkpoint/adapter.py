@@ -191,6 +191,7 @@ def read_changes(
             f"{model}, which is not exported; take an adapter of the language model."
         )
     changes: dict[str, Change] = {}
+    moved: tuple[str, ...] = ()
     for module, tensors in modules.items():
         for parameter, change in _changes_of(module, tensors, config, path).items():
             name = _stored_name(module, parameter, weights)
@@ -203,8 +204,10 @@ def read_changes(
                     "adapter's own base model."
                 )
             changes[name] = change
+            if not checkpoint.left_out and name != f"{module}.{parameter}":
+                moved = (_moved_note(directory, module, name.removesuffix(f".{parameter}")),)
     config.targets.check(modules, weights.shapes())
-    return changes, config.notes(modules)
+    return changes, (*config.notes(modules), *moved)
 
 
 def _changes_of(
@@ -255,6 +258,14 @@ def _stored_name(module: str, parameter: str, weights: Weights) -> str | None:
     paths = (module, f"model.{inside[1]}", inside[1]) if inside else (module,)
     names = (f"{path}.{parameter}" for path in paths)
     return next((name for name in names if _source(name, weights) in weights.shapes()), None)
+
+
+def _moved_note(directory: Path, module: str, found: str) -> str:
+    return (
+        f"The adapter {directory} names {module} what the model names {found}, and is read as if "
+        "it named it so. PEFT leaves such changes out where it loads it for a causal language "
+        "model."
+    )
 
 
 def _source(name: str, weights: Weights) -> str:

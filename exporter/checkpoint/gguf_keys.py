@@ -35,6 +35,8 @@ def fields_of_absent(model_type: str, stored: Metadata, head_dim: int | None) ->
         fields["original_max_position_embeddings"] = stored("context_length")
     if model_type == "cohere":
         fields["logit_scale"] = 1.0
+    if model_type == "gemma2":  # files of its first days have no key
+        fields["sliding_window"] = 4096
     if model_type in ("granite", "granitemoe") and head_dim:
         fields["attention_multiplier"] = head_dim**-0.5
     return fields

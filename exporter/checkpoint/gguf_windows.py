@@ -26,13 +26,15 @@ def window_fields(fields: Mapping[str, Any], stored: Metadata) -> dict[str, Any]
     """Returns the fields of config.json that say which layers slide.
 
     Args:
-        fields: the others, and `sliding_window`; one of 0 says that no layer slides.
+        fields: the others, and `sliding_window`; where it is 0 or absent, no layer slides.
         stored: reads the metadata behind the architecture's name and a dot.
     """
     model_type, layers = fields["model_type"], fields.get("num_hidden_layers")
     if not _computes(model_type, layers):
         return {"sliding_window": None}
     if not fields.get("sliding_window"):
+        if model_type == "gemma3_text" and type(layers) is int:
+            return {"sliding_window": None, "layer_types": [FULL] * layers}
         return {} if model_type == "exaone4" else {"sliding_window": None}
     # Ai2's models of both generations call themselves olmo2.
     given: dict[str, Any] = {"model_type": "olmo3"} if model_type == "olmo2" else {}

@@ -22,8 +22,8 @@ from quant.weight_type import INT8_GROUPS, WeightType
 _METHOD = "mxfp4"
 _BLOCKS, _SCALES = "_blocks", "_scales"
 _HALF = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-_VALUES = (*_HALF, *(-value for value in _HALF))
-_PAIRS = [(low, high) for high in _VALUES for low in _VALUES]  # by byte
+FP4_VALUES = (*_HALF, *(-value for value in _HALF))  # by their 4 bits
+_PAIRS = [(low, high) for high in FP4_VALUES for low in FP4_VALUES]  # by byte
 _GROUP = 32
 _BIAS = 127
 _HALF_PRECISION = (-24, 15)  # the powers of two that float16 holds

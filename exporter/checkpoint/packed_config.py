@@ -1,5 +1,6 @@
 """`quantization_config` of a config.json: how the integers of the weights are packed."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,13 @@ from exporter.checkpoint.packed import PackingOf
 from exporter.checkpoint.packings import AwqPacking, CompressedPacking, GptqPacking, Packing
 from exporter.errors import ExportError
 
+_AUTO_ROUND = {  # the formats that AutoRound packs in, by GPTQ's own name; None: AWQ's
+    "auto_round:auto_gptq": "gptq",
+    "auto_round:gptq": "gptq",
+    "auto_round": "gptq_v2",
+    "auto_round:auto_awq": None,
+    "auto_round:awq": None,
+}
 _LAYOUTS = {"pack-quantized": True, "int-quantized": False, "naive-quantized": False}
 
 
@@ -77,7 +85,8 @@ def _gptq_packing(config: Mapping[str, Any]) -> Packing:
     symmetric = config.get("sym")
     _allow("sym", symmetric, (True, False, None))
     size = _group_size(config["group_size"])
-    return GptqPacking(config["bits"], size, layout == "gptq", symmetric)
+    reordered = bool(config.get("desc_act"))
+    return GptqPacking(config["bits"], size, layout == "gptq", symmetric, reordered)
 
 
 def _awq(path: Path, config: Mapping[str, Any]) -> PackingOf:
@@ -85,6 +94,31 @@ def _awq(path: Path, config: Mapping[str, Any]) -> PackingOf:
     _allow("version", str(config.get("version", "gemm")).lower(), ("gemm",))
     packing = AwqPacking(_group_size(config.get("group_size", config.get("q_group_size"))))
     return lambda module: packing
+
+
+def _auto_round(path: Path, config: Mapping[str, Any]) -> PackingOf:
+    """`extra_config` has what differs in modules, by their names."""
+    own = config.get("extra_config") or {}
+    patterns = [name for name in own if not re.fullmatch(r"[\w.]+", name)]
+    if patterns:
+        raise ValueError(f"{patterns[0]!r} in extra_config, which is no module's name")
+    packings = {name: _auto_round_packing({**config, **changes}) for name, changes in own.items()}
+    default = _auto_round_packing(config)
+    return lambda module: packings.get(module, default)
+
+
+def _auto_round_packing(config: Mapping[str, Any]) -> Packing | None:
+    if config["bits"] == 16:
+        return None
+    _allow("data_type", config.get("data_type", "int"), ("int",))
+    _allow("act_bits", config.get("act_bits") or 16, (16,))
+    layout = config.get("packing_format", "auto_round:auto_gptq")
+    _allow("packing_format", layout, tuple(_AUTO_ROUND))
+    version = _AUTO_ROUND[layout]
+    if version is not None:
+        return _gptq_packing({**config, "checkpoint_format": version})
+    _allow("bits", config["bits"], (4,))
+    return AwqPacking(_group_size(config["group_size"]))
 
 
 def _compressed(path: Path, config: Mapping[str, Any]) -> PackingOf:
@@ -105,7 +139,12 @@ def _compressed_packing(config: Mapping[str, Any], group: Mapping[str, Any]) -> 
     return CompressedPacking(weights["num_bits"], size, _LAYOUTS[layout])
 
 
-_READERS = {"gptq": _gptq, "awq": _awq, "compressed-tensors": _compressed}
+_READERS = {
+    "gptq": _gptq,
+    "awq": _awq,
+    "compressed-tensors": _compressed,
+    "auto-round": _auto_round,
+}
 
 
 def _refuse(config: Mapping[str, Any], *names: str) -> None:

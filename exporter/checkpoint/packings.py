@@ -65,12 +65,14 @@ class GptqPacking:
         symmetric: whether every zero point is the middle; None: not said. Where they are, what is
             stored says whether 1 was taken, and not `lowered`: there are files of either kind under
             the name of the other.
+        reordered: whether inputs are (desc_act): `g_idx` then says of which group each is.
     """
 
     bits: int
     group_size: int
     lowered: bool
     symmetric: bool | None = None
+    reordered: bool = False
     main: str = "qweight"
     others: tuple[str, ...] = ("qzeros", "scales", "g_idx")
 
@@ -80,7 +82,7 @@ class GptqPacking:
         groups = 1 if self.group_size == -1 else -(-columns // self.group_size)
         _require(parts, "scales", (groups, rows))
         _require(parts, "qzeros", (groups, rows * self.bits // WORD))
-        if "g_idx" in parts:
+        if "g_idx" in parts or (self.reordered and groups > 1):
             _require(parts, "g_idx", (columns,))
         return rows, columns
 

@@ -35,6 +35,7 @@ PACKED_METHODS = (
     "fp8",
     "fbgemm_fp8",
     "bitsandbytes",
+    "auto-round",
 )  # which can be read
 _ACTIVATIONS: dict[object, Activation] = {
     "silu": "silu",

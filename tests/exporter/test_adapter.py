@@ -210,20 +210,21 @@ def test_a_setting_of_layers_that_no_decoder_has(tmp_path: Path) -> None:
     assert torch.allclose(have, want, rtol=0, atol=1e-5)
 
 
-def test_names_of_a_model_that_held_the_decoder_deeper(
-    pair: tuple[Path, Path], tmp_path: Path
+@pytest.mark.parametrize("names", ["language_model.layers", "layers"])
+def test_names_of_another_class_of_the_model_are_read_with_a_note(
+    pair: tuple[Path, Path], tmp_path: Path, names: str
 ) -> None:
     base, adapter = pair
     deeper = changed(adapter, tmp_path)
     path = deeper / "adapter_model.safetensors"
     path.unlink()
     tensors = load_file(adapter / path.name)
-    save_file(
-        {n.replace("model.layers", "language_model.layers"): t for n, t in tensors.items()}, path
-    )
+    save_file({n.replace("model.layers", names): t for n, t in tensors.items()}, path)
     checkpoint = open_checkpoint(base)
-    same = logits(with_adapter(checkpoint, adapter))
-    assert torch.equal(logits(with_adapter(checkpoint, deeper)), same)
+    same, moved = with_adapter(checkpoint, adapter), with_adapter(checkpoint, deeper)
+    assert torch.equal(logits(moved), logits(same))
+    assert not same.notes
+    assert "PEFT leaves such changes out" in moved.notes[0]
 
 
 def test_an_adapter_of_another_model(pair: tuple[Path, Path], tmp_path: Path) -> None:

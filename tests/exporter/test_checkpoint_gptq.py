@@ -36,6 +36,16 @@ def test_gptq(tmp_path: Path, bits: int, layout: str, group_size: int, reordered
     assert_read(tmp_path, write(tmp_path, {**config, "checkpoint_format": layout}, pack))
 
 
+def test_inputs_in_another_order_that_no_tensor_tells(tmp_path: Path) -> None:
+    def pack(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
+        weight = rounded(rows, columns, 4, 32, seed)
+        return weight, gptq(weight, 4, 1, None)
+
+    write(tmp_path, {**GPTQ, "desc_act": True}, pack)
+    with pytest.raises(ExportError, match=r"do not fit quantization_config \(g_idx is missing\)"):
+        open_checkpoint(tmp_path)
+
+
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize(("layout", "offset"), [("gptq", 0), ("gptq", 1), ("gptq_v2", 1)])
 def test_sym_tells_how_zero_points_are_stored(

@@ -1,6 +1,7 @@
 """Checkpoints of packed integers: every layout gives the floats that its integers stand for."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.exported import Quiet
 from support.packed_checkpoints import (
+    AUTO_ROUND,
     AWQ,
     COMPRESSED,
     GPTQ,
@@ -120,6 +122,40 @@ def test_gptq_of_several_sizes(tmp_path: Path) -> None:
 
     rules = {"+:.*q_proj": {"bits": 8, "group_size": -1}, "-:lm_head": {}}
     assert_read(tmp_path, write(tmp_path, {**GPTQ, "sym": False, "dynamic": rules}, pack))
+
+
+def test_auto_round_of_several_sizes(tmp_path: Path) -> None:
+    def pack(rows: int, columns: int, index: int) -> tuple[Rounded, Tensors]:
+        bits, group_size = (8, -1) if index == 2 else (4, 32)
+        weight = rounded(rows, columns, bits, group_size, index)
+        return weight, gptq(weight, bits, 1, None)
+
+    own = {"model.layers.0.self_attn.q_proj": {"bits": 8, "group_size": -1}, "x": {"bits": 16}}
+    config = {**AUTO_ROUND, "sym": False, "extra_config": own}
+    assert_read(tmp_path, write(tmp_path, config, pack))
+
+
+def test_auto_round_in_the_layout_of_awq(tmp_path: Path) -> None:
+    config = {**AUTO_ROUND, "packing_format": "auto_round:auto_awq"}
+    assert_read(tmp_path, write(tmp_path, config, pack_awq))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"data_type": "mx_fp"}, "data_type 'mx_fp', where int is read"),
+        ({"act_bits": 8}, "act_bits 8, where 16 is read"),
+        (
+            {"packing_format": "auto_round:fp8"},
+            "packing_format 'auto_round:fp8', where auto_round:",
+        ),
+        ({"extra_config": {".*q_proj": {}}}, "'.*q_proj' in extra_config, which is no module's"),
+    ],
+)
+def test_what_auto_round_packs_otherwise(tmp_path: Path, more: dict[str, Any], said: str) -> None:
+    write(tmp_path, {**AUTO_ROUND, **more}, pack_awq)
+    with pytest.raises(ExportError, match=re.escape(f"of auto-round has {said}")):
+        open_checkpoint(tmp_path)
 
 
 class Nf4:

@@ -73,6 +73,7 @@ def test_yarn_log_multiplier_is_read_of_mistral_3_alone() -> None:
         ("command-r", "logit_scale", 1.0),
         ("granite", "attention_multiplier", 0.25),
         ("phi3", "original_max_position_embeddings", 512),
+        ("gemma2", "sliding_window", 4096),
     ],
 )
 def test_what_llama_cpp_takes_where_no_key_is(architecture: str, field: str, value: float) -> None:
@@ -138,6 +139,14 @@ def test_keys_that_no_decoder_computes(architecture: str, keys: dict[str, Any], 
     with pytest.raises(ExportError) as error:
         fields_of(architecture=architecture, **keys)
     assert str(error.value) == said
+
+
+@pytest.mark.parametrize("window", [None, 0])
+def test_no_layer_of_gemma_3_slides_where_no_window_is_stored(window: int | None) -> None:
+    sizes = {"block_count": 2, "feed_forward_length": 8, "attention.sliding_window": window}
+    read = fields_of(architecture="gemma3", **sizes)
+    spec = decoder_spec(read)
+    assert {layer.mixer.window for layer in spec.layers} == {None}
 
 
 @pytest.mark.parametrize(("pattern", "slide"), [(2, "sfs"), (3, "ssf"), (1, "fff"), (0, "sss")])

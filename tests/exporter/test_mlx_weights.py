@@ -52,10 +52,13 @@ def test_mlx(tmp_path: Path, bits: int) -> None:
     ("more", "said"),
     [
         (
-            {"mode": "mxfp4"},
-            "'mode': 'mxfp4'}; supported are 2, 3, 4, 5, 6, 8 bits and the mode",
+            {"mode": "mxfp4", "group_size": 64},
+            "'group_size': 64, 'mode': 'mxfp4'}; supported are 2, 3, 4, 5, 6, 8 bits of the mode",
         ),
-        ({"bits": 7}, "has quantization {'bits': 7, 'mode': None}; supported are 2, 3, 4, 5, 6"),
+        ({"mode": "mxfp4"}, ".scales are not bytes, as the mode mxfp4 of lm_head."),
+        ({"mode": "fp3"}, "'mode': 'fp3'}; supported are 2, 3, 4, 5, 6, 8 bits of the mode"),
+        ({"mode": ["mxfp4"]}, "'mode': ['mxfp4']}; supported are 2, 3, 4, 5, 6, 8 bits of"),
+        ({"bits": 7}, "'group_size': 32, 'mode': 'affine'}; supported are 2, 3, 4, 5, 6, 8 bits"),
         ({"group_size": 64}, "bits in groups of 64 needs"),
         ({"group_size": None}, "has the group_size None, not a number of inputs."),
     ],

@@ -1,8 +1,9 @@
 """Weights that the quantizers' own libraries have packed are read as the floats they stand for.
 
 `packed_by_libraries.safetensors` holds random integers, zero points and scales, and what AutoAWQ
-0.2.9, GPTQModel 7.7.0 and compressed-tensors 0.20.0 made of them. It also holds what MLX 0.32.4 and
-bitsandbytes 0.50.2 made of random floats, and what they make of it again, on a CPU.
+0.2.9, GPTQModel 7.7.0 and compressed-tensors 0.20.0 made of them. It also holds what MLX 0.32.4,
+AutoRound 0.16.1 and bitsandbytes 0.50.2 made of random floats, and what they make of it again, on a
+CPU.
 """
 
 from pathlib import Path
@@ -14,12 +15,15 @@ from safetensors.torch import load_file, save_file
 from exporter.checkpoint.mlx_weights import MlxWeights
 from exporter.checkpoint.nf4 import Nf4Weights
 from exporter.checkpoint.packed import UnpackedWeights
+from exporter.checkpoint.packed_config import read_packing
 from exporter.checkpoint.packings import AwqPacking, CompressedPacking, GptqPacking, Packing
 from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.errors import ExportError
 
 STORED = load_file(Path(__file__).with_name("packed_by_libraries.safetensors"))
 GROUP = 32
+AUTO_ROUND = ["auto_round", "auto_round:auto_gptq"]
+MLX_FLOATS = [("mxfp4", 4, 32), ("mxfp8", 8, 32), ("nvfp4", 4, 16)]
 PACKINGS: dict[str, Packing] = {
     "awq": AwqPacking(GROUP),
     "gptq2": GptqPacking(2, GROUP, lowered=False),
@@ -61,6 +65,25 @@ def test_what_mlx_packed(bits: int, tmp_path: Path) -> None:
     wanted = STORED[f"mlx{bits}.floats"]
     assert weights.shapes() == {"linear.weight": tuple(wanted.shape)}
     torch.testing.assert_close(weights.tensor("linear.weight"), wanted, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", AUTO_ROUND)
+def test_what_auto_round_packed(layout: str, tmp_path: Path) -> None:
+    stored = save(layout, tmp_path / "model.safetensors")
+    config = {"quant_method": "auto-round", "bits": 4, "group_size": GROUP, "sym": False}
+    packing = read_packing(tmp_path, {"quantization_config": {**config, "packing_format": layout}})
+    assert packing is not None
+    found = UnpackedWeights(stored, packing, tmp_path).tensor("linear.weight")
+    wanted = STORED[f"{layout}.floats"]  # which it computes in float16
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize(("mode", "bits", "size"), MLX_FLOATS)
+def test_floats_that_mlx_packed(mode: str, bits: int, size: int, tmp_path: Path) -> None:
+    stored = save(mode, tmp_path / "model.safetensors")
+    config = {"bits": bits, "group_size": size, "mode": mode}
+    weights = MlxWeights(stored, config, tmp_path)
+    assert torch.equal(weights.tensor("linear.weight"), STORED[f"{mode}.floats"])
 
 
 @pytest.mark.parametrize("storage", [torch.uint8, torch.bfloat16, torch.float32], ids=str)

@@ -15,6 +15,7 @@ from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32}
+AUTO_ROUND = {"quant_method": "auto-round", "bits": 4, "group_size": 32}
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32}
 WEIGHTS = {"num_bits": 4, "type": "int", "group_size": 32}
 COMPRESSED = {
