@@ -9,7 +9,7 @@ from exporter.chat_template.form import Form
 from exporter.chat_template.pictures import add_picture_edges, of_parts
 from exporter.chat_template.reduction import IrreducibleError, conversation, reduce_form
 from exporter.chat_template.verification import conversations
-from runtime.chat_format.environment import Render, load_template
+from runtime.chat_format.environment import Render, inserts_date, load_template
 
 _Forms = tuple[Form | None, Form | None]  # with and without a system message
 _MESSAGE = "What is a thimble?"  # a message that no template has in itself
@@ -112,12 +112,12 @@ def first_turn(template: str, tokens: dict[str, str]) -> str | None:
 
 def _load(template: str, tokens: dict[str, str]) -> tuple[Render, list[str]]:
     without_clock = load_template(template, tokens, has_clock=False)
-    if "strftime_now" not in template:
-        return without_clock, []
+    with_clock = load_template(template, tokens, has_clock=True)
+    if not inserts_date(template):
+        return with_clock, []
     try:
         without_clock(conversation(1, with_system=False), True)
     except jinja2.UndefinedError:
-        with_clock = load_template(template, tokens, has_clock=True)
         return with_clock, [
             "the chat template inserts a date, which is fixed to the day of the export"
         ]

@@ -13,6 +13,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+_CLOCK = "strftime_now"
 Messages = list[dict[str, Any]]
 # Renders (messages, add_generation_prompt, **variables). Raises jinja2.TemplateError and nothing
 # else.
@@ -48,7 +49,7 @@ def load_template(source: str, tokens: Mapping[str, str], has_clock: bool) -> Re
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     if has_clock:
-        environment.globals["strftime_now"] = datetime.now().strftime
+        environment.globals[_CLOCK] = datetime.now().strftime
     with _only_template_errors():
         template = environment.from_string(source)
 
@@ -70,6 +71,17 @@ def load_template(source: str, tokens: Mapping[str, str], has_clock: bool) -> Re
 def variables_of(source: str) -> set[str]:
     """Returns the names that a valid template takes from outside."""
     return meta.find_undeclared_variables(_new_environment().parse(source))
+
+
+def inserts_date(source: str) -> bool:
+    """Whether a valid template does more with `strftime_now` than ask if there is such a thing."""
+    tree = _new_environment().parse(source)
+    named = sum(name.name == _CLOCK for name in tree.find_all(nodes.Name))
+    asked = sum(
+        test.name in ("defined", "undefined") and getattr(test.node, "name", "") == _CLOCK
+        for test in tree.find_all(nodes.Test)
+    )
+    return named > asked
 
 
 def _new_environment() -> ImmutableSandboxedEnvironment:

@@ -177,6 +177,9 @@ def test_dates_are_fixed_and_said_so() -> None:
     today = compile_chat_template(source_of("smollm"), TOKENS)
     assert today.reason.endswith("is fixed to the day of the export")
     assert datetime.now().strftime("%Y").encode() in today.data
+    asked = "{% if strftime_now is defined %}new {% endif %}" + source_of("chatml")
+    compiled = compile_chat_template(asked, TOKENS)
+    assert compiled.reduced and compiled.reason == "" and b"new " in compiled.data
 
 
 def test_blank_messages_that_differ_are_said_so() -> None:
