@@ -18,8 +18,6 @@ def completion_prompts(request: CompletionRequest) -> list[Any]:
     prompts = request.prompts()
     if any(not prompt and not isinstance(prompt, str) for prompt in prompts):
         raise HttpError(400, "prompt: a list of tokens is empty", "prompt")
-    if request.echo and request.stream:
-        raise HttpError(400, "echo cannot be streamed", "echo")
     if request.echo and not all(isinstance(prompt, str) for prompt in prompts):
         if request.logprobs is None:
             raise HttpError(400, "echo of tokens needs logprobs", "echo")
@@ -75,11 +73,14 @@ class CompletionAnswers:
     async def chunks(
         self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
     ) -> AsyncIterator[dict[str, Any]]:
+        for index, answer in enumerate(answers if self._request.echo else ()):
+            self._offsets[index] = Offsets(self._unseen(index, answer))
+            yield self._chunk(index, self._echo(index, answer), answer.scores, None)
         async for index, more in events:
             if more is None:
-                ended = self._chunk(index, "", [], finish_reason(answers[index].stats))
+                ended = self._chunk(index, "", [], self._reason(answers[index]))
                 yield {**ended, **OPENAI.left_out(answers[index].stats, ())}
-            else:
+            elif not self._hides_answers:
                 yield self._chunk(index, more.text, more.logprobs, None)
         options = self._request.stream_options
         if options is not None and options.include_usage:
@@ -92,6 +93,9 @@ class CompletionAnswers:
     def _hides_answers(self) -> bool:
         """Whether the one token that the engine makes at least is not asked for."""
         return self._request.max_tokens == 0
+
+    def _reason(self, answer: Answer) -> str:
+        return "length" if self._hides_answers else finish_reason(answer.stats)
 
     def _usage(self, answers: Sequence[Answer]) -> dict[str, Any]:
         all_stats = [answer.stats for answer in answers]
@@ -112,7 +116,7 @@ class CompletionAnswers:
             "index": index,
             "text": before + text,
             "logprobs": logprobs,
-            "finish_reason": "length" if self._hides_answers else finish_reason(answer.stats),
+            "finish_reason": self._reason(answer),
         }
 
     def _echo(self, index: int, answer: Answer) -> str:

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse
 
 _TYPES = {401: "authentication_error", 429: "rate_limit_error", 404: "not_found_error"}
 _LONGEST_MESSAGE = 1000  # characters
+THREAD_NOT_FOUND = "thread_not_found"  # of Anthropic: its clients then send the whole conversation
 _LONGEST = 40  # characters of a value that a sentence repeats
 # What a value must be, by pydantic's kinds of faults; the names in braces are of a fault's context.
 _MUST_BE = {

@@ -1,19 +1,12 @@
 """Fields of requests that the server does not know."""
 
 import logging
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from runtime.server.errors import HttpError
-
-
-class Fields(BaseModel):
-    """An object of a request. Fields that it does not list are kept apart, for UnknownFields."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
 
 _ANYTHING = object()
 # Fields that would change the answer, so that a client must not believe that they were obeyed:
@@ -61,6 +54,26 @@ UNSUPPORTED: dict[str, object] = {
     "top_n_sigma": -1,
     "typ_p": 1,
 }
+# Those that chat completions obey, for other paths: their own APIs refuse them too.
+OF_CHATS: dict[str, object] = {
+    **dict.fromkeys(
+        (
+            *("chat_template_kwargs", "choice", "dry_multiplier", "dynatemp_range"),
+            *("frequency_penalty", "function_call", "functions", "grammar", "guided_choice"),
+            *("guided_grammar", "guided_json", "guided_regex", "json_schema", "logit_bias"),
+            *("max_completion_tokens", "max_tokens", "min_p", "mirostat", "prediction"),
+            *("presence_penalty", "reasoning_effort", "regex", "response_format", "stop"),
+            *("structured_outputs", "tool_choice", "tools", "xtc_probability"),
+        ),
+        None,
+    ),
+    "n": 1,
+    "parallel_tool_calls": True,
+    "repetition_penalty": 1,
+    "seed": _ANYTHING,
+    "top_k": (0, -1),
+    "typical_p": 1,
+}
 # What the server calls otherwise.
 _CALLED = {
     "ebnf": "grammar",
@@ -76,6 +89,17 @@ _MOST_TOLD = 200  # names, since clients choose them
 _LONGEST = 80  # characters of one
 
 
+class Fields(BaseModel):
+    """An object of a request. Fields that it does not list are kept apart, for UnknownFields.
+
+    Attributes:
+        UNSUPPORTED: those that would change the answer, as the table below.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    UNSUPPORTED: ClassVar[Mapping[str, object]] = UNSUPPORTED
+
+
 class UnknownFields:
     """Takes the fields that the server does not know out of requests.
 
@@ -88,7 +112,7 @@ class UnknownFields:
         self._strict = strict
         self._told: set[str] = set()
 
-    def take(self, body: BaseModel) -> list[str]:
+    def take(self, body: Fields) -> list[str]:
         """Removes them from a request; returns their names.
 
         Raises:
@@ -97,7 +121,7 @@ class UnknownFields:
         taken = list(_taken(body, ""))
         for name, value in taken:
             last = name.rpartition(".")[2]
-            if self._strict or _changes_answer(last, value):
+            if self._strict or _changes_answer(body.UNSUPPORTED, last, value):
                 other = f": use {_CALLED[last]}" if last in _CALLED else ""
                 reason = f"{name} is not supported{other}"
                 raise HttpError(400, reason, name, "unsupported_parameter")
@@ -109,10 +133,10 @@ class UnknownFields:
         return names
 
 
-def _changes_answer(name: str, value: Any) -> bool:
-    if name not in UNSUPPORTED:
+def _changes_answer(unsupported: Mapping[str, object], name: str, value: Any) -> bool:
+    if name not in unsupported:
         return False
-    nothing = UNSUPPORTED[name]
+    nothing = unsupported[name]
     if nothing is None:
         return bool(value)
     return value not in nothing if isinstance(nothing, tuple) else value != nothing

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.chat_format.conversation import Prompt
-from runtime.server.errors import HttpError
+from runtime.server.errors import THREAD_NOT_FOUND, HttpError
 
 _Json = dict[str, Any]
 _ANTHROPIC_TYPES = {
@@ -67,7 +67,8 @@ def _named_event(value: _Json) -> str:
 def _anthropic_error(error: HttpError) -> _Json:
     default = "api_error" if error.status >= 500 else "invalid_request_error"
     kind = _ANTHROPIC_TYPES.get(error.status, default)
-    return {"type": "error", "error": {"type": kind, "message": error.message}}
+    details = {"details": {"error_code": error.code}} if error.code == THREAD_NOT_FOUND else {}
+    return {"type": "error", "error": {"type": kind, "message": error.message, **details}}
 
 
 OPENAI = Interface(

@@ -6,12 +6,14 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from runtime.server.errors import HttpError, not_valid
-from runtime.server.fields import UnknownFields
+from runtime.server.fields import Fields, UnknownFields
 from runtime.server.interface import ANTHROPIC, OLLAMA, OPENAI, RESPONSES
+from runtime.server.messages.conversation import chat_of as chat_of_messages
 from runtime.server.messages.requests import MessageRequest
 from runtime.server.ollama.requests import ChatBody, GenerateBody, ShowRequest
 from runtime.server.replies import Reply
-from runtime.server.requests import ChatRequest
+from runtime.server.requests import ChatRequest, CompletionRequest
+from runtime.server.responses.conversation import chat_of as chat_of_response
 from runtime.server.responses.requests import ResponseRequest
 
 _SAID = [{"role": "user", "content": "Hi"}]
@@ -116,3 +118,60 @@ def test_a_fingerprint_is_a_string() -> None:
     """Clients that check a chunk's types have no null there."""
     reply = Reply("chat.completion", "chatcmpl", "m", "1.2")
     assert reply.chunk([])["system_fingerprint"] == "thimble-1.2"
+
+
+@pytest.mark.parametrize("kind", [ResponseRequest, MessageRequest, CompletionRequest])
+@pytest.mark.parametrize(
+    ("name", "value", "nothing"),
+    [
+        ("chat_template_kwargs", {"enable_thinking": False}, {}),
+        ("tool_choice", "required", None),
+        ("structured_outputs", {"regex": "a"}, None),
+        ("seed", 0, None),
+        ("repetition_penalty", 1.1, 1),
+    ],
+)
+def test_what_chats_alone_obey(
+    kind: type[Fields], name: str, value: object, nothing: object
+) -> None:
+    """A client must not believe that it was obeyed elsewhere; each path knows some of them."""
+    fields, body = UnknownFields(strict=False), {"model": "m", "prompt": "a", "max_tokens": 1}
+    body |= {"messages": _SAID} if kind is MessageRequest else {"input": "a"}
+    if kind is ResponseRequest:
+        del body["max_tokens"], body["prompt"]
+    if name not in kind.model_fields:
+        fields.take(kind.model_validate({**body, name: nothing}))
+        with pytest.raises(HttpError, match=f"^{name} is not supported"):
+            fields.take(kind.model_validate({**body, name: value}))
+
+
+def test_threads_are_not_kept() -> None:
+    """Anthropic's clients send the rest of a conversation alone, and all of it where they are told
+    by the error's details that the thread is not found."""
+    body = {"model": "m", "max_tokens": 1, "messages": _SAID}
+    assert chat_of_messages(MessageRequest(**body, thread={"type": "create"})).messages
+    more = {"type": "continue", "previous_message_id": "msg_1"}
+    with pytest.raises(HttpError, match="send the whole conversation") as caught:
+        chat_of_messages(MessageRequest(**body, thread=more))
+    told = ANTHROPIC.error(caught.value)["error"]
+    assert caught.value.status == 404 and told["type"] == "not_found_error"
+    assert told["details"] == {"error_code": "thread_not_found"}
+
+
+def test_a_result_without_its_call() -> None:
+    """The beginning of the conversation is missing, as the interfaces' own APIs say too."""
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "3"}
+    turn = {"role": "user", "content": [result]}
+    with pytest.raises(HttpError, match="'a' has no call before it"):
+        chat_of_messages(MessageRequest(model="m", max_tokens=1, messages=[turn]))
+    call = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    turns = [*_SAID, {"role": "assistant", "content": [call]}, turn]
+    assert chat_of_messages(MessageRequest(model="m", max_tokens=1, messages=turns)).messages
+
+    output = {"type": "function_call_output", "call_id": "a", "output": "3"}
+    request = ResponseRequest(model="m", input=[output])
+    with pytest.raises(HttpError, match="'a' has no call before it") as caught:
+        chat_of_response(request, [])
+    assert caught.value.param == "input"
+    called = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    assert chat_of_response(request, [*_SAID, {"role": "assistant", "tool_calls": [called]}])

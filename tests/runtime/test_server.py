@@ -255,9 +255,9 @@ def test_a_text_goes_on(client: openai.OpenAI, runner: Runner) -> None:
 
 def test_the_scores_of_a_prompt(client: openai.OpenAI, runner: Runner) -> None:
     prompt = "Once upon a time there was a girl."
-    answer = client.completions.create(
-        model="stories", prompt=prompt, echo=True, logprobs=2, max_tokens=1, temperature=0
-    )
+    asked: dict[str, Any] = {"model": "stories", "prompt": prompt, "echo": True, "logprobs": 2}
+    asked |= {"max_tokens": 1, "temperature": 0}
+    answer = client.completions.create(**asked)
     found = answer.choices[0].logprobs
     assert found is not None and found.tokens and found.token_logprobs and found.top_logprobs
     tokens = runner.encode_prompt(prompt)
@@ -275,6 +275,10 @@ def test_the_scores_of_a_prompt(client: openai.OpenAI, runner: Runner) -> None:
     assert found.text_offset is not None and found.text_offset[:2] == [0, 0]
     for token, offset in zip(found.tokens[2:], found.text_offset[2:], strict=True):
         assert text[offset:].startswith(token)
+    parts = [chunk.choices[0] for chunk in client.completions.create(**asked, stream=True)]
+    assert "".join(part.text for part in parts) == text
+    for name in ("tokens", "token_logprobs", "text_offset"):
+        assert sum((getattr(part.logprobs, name) for part in parts), []) == getattr(found, name)
 
 
 def test_a_prompt_that_is_only_scored(client: openai.OpenAI, runner: Runner) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.server.errors import HttpError
+from runtime.server.errors import THREAD_NOT_FOUND, HttpError
 from runtime.server.images import data_url
 from runtime.server.messages.requests import (
     CountRequest,
@@ -18,7 +18,7 @@ from runtime.server.messages.requests import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from runtime.server.requests import ChatRequest, chat_request
+from runtime.server.requests import ChatRequest, chat_request, check_results
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
@@ -29,6 +29,14 @@ def chat_of(request: CountRequest) -> ChatRequest:
     Raises:
         HttpError: the request is not valid.
     """
+    if request.thread is not None and request.thread.type == "continue":
+        raise HttpError(
+            404,
+            "no thread is kept: send the whole conversation, with a thread of the type create or "
+            "without one",
+            "thread.previous_message_id",
+            THREAD_NOT_FOUND,
+        )
     if request.messages[-1].role == "assistant":
         raise HttpError(
             400,
@@ -38,9 +46,11 @@ def chat_of(request: CountRequest) -> ChatRequest:
         )
     config = request.output_config
     schema = (config.format if config else None) or request.output_format
+    messages = _messages(request)
+    check_results(messages, "messages")
     fields: dict[str, Any] = {
         "model": request.model,
-        "messages": _messages(request),
+        "messages": messages,
         "tools": [_tool(tool) for tool in request.tools or []] or None,
         "reasoning_effort": config.effort if config else None,
     }

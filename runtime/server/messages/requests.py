@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from runtime.server.fields import Fields
+from runtime.server.fields import OF_CHATS, UNSUPPORTED, Fields
 from runtime.server.requests import MAX_TOKENS, Name, NamesModel, TopK
 
 
@@ -109,8 +109,15 @@ class OutputConfig(Fields):
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
 
 
+class Thread(Fields):
+    type: Literal["create", "continue"]
+    previous_message_id: str | None = None
+
+
 class CountRequest(NamesModel):
     """The body of POST /v1/messages/count_tokens."""
+
+    UNSUPPORTED = {**UNSUPPORTED, **OF_CHATS}
 
     messages: list[Message] = Field(min_length=1)
     system: str | list[TextBlock] | None = None
@@ -119,6 +126,7 @@ class CountRequest(NamesModel):
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     output_format: SchemaFormat | None = Field(None, description="output_config.format before")
+    thread: Thread | None = Field(None, description="create alone, with no effect: none is kept")
 
 
 class MessageRequest(CountRequest):

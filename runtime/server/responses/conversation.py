@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.server.requests import ChatRequest, chat_request
+from runtime.server.requests import ChatRequest, chat_request, check_results
 from runtime.server.responses.requests import (
     AllowedTools,
     FunctionCall,
@@ -83,9 +83,11 @@ def chat_of(request: ResponseRequest, before: Sequence[Message]) -> ChatRequest:
     """
     instructions = request.instructions
     system = [{"role": "system", "content": instructions}] if instructions else []
+    messages = [*system, *before, *messages_of(request.input)]
+    check_results(messages, "input")
     fields: dict[str, Any] = {
         "model": request.model,
-        "messages": [*system, *before, *messages_of(request.input)],
+        "messages": messages,
         "max_completion_tokens": request.max_output_tokens,
         "parallel_tool_calls": request.parallel_tool_calls,
         "temperature": request.temperature,

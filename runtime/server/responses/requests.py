@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from runtime.server.constraints import TextFormat
-from runtime.server.fields import Fields
+from runtime.server.fields import OF_CHATS, UNSUPPORTED, Fields
 from runtime.server.requests import (
     Limit,
     Name,
@@ -153,6 +153,8 @@ class AllowedTools(Fields):
 
 class ResponseRequest(NamesModel):
     """The body of POST /v1/responses."""
+
+    UNSUPPORTED = {**UNSUPPORTED, **OF_CHATS}
 
     input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
