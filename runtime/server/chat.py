@@ -1,6 +1,6 @@
 """A conversation in OpenAI's form, and its answers."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 
 from runtime.chat_format.calls import Event
@@ -15,6 +15,28 @@ from runtime.server.older_functions import in_todays_form
 from runtime.server.replies import ChatChoice, Reply, chat_logprobs, guessed, usage
 from runtime.server.requests import ChatRequest, NamedTool
 from runtime.server.scored_reader import ScoredReader
+
+
+def check_results(messages: Iterable[dict[str, Any]], place: str) -> None:
+    """
+    Args:
+        messages: of chat completions, from another interface.
+        place: where they are in its requests.
+
+    Raises:
+        HttpError: a result is of a call that is not there, so that a part of the conversation is
+            missing.
+    """
+    made: set[str] = set()
+    for message in messages:
+        made |= {call["id"] for call in message.get("tool_calls", ())}
+        answered = message.get("tool_call_id")
+        if answered is not None and answered not in made:
+            raise HttpError(
+                400,
+                f"the result of {answered!r} has no call before it: send the whole conversation",
+                place,
+            )
 
 
 def chat_prompts(request: ChatRequest, template: ChatTemplate) -> list[Prompt]:

@@ -4,7 +4,6 @@ Fields of `Ignored` are accepted and have no effect; what becomes of fields that
 decided in `fields`.
 """
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -18,7 +17,7 @@ from pydantic import (
 
 from runtime.answer_options import NUMBERS, AnswerNumber
 from runtime.server.constraints import Constrained
-from runtime.server.errors import HttpError, not_valid
+from runtime.server.errors import not_valid
 from runtime.server.fields import OF_CHATS, UNSUPPORTED, Fields
 
 MAX_TOKENS = 2**31 - 1
@@ -333,28 +332,6 @@ class ChatRequest(Sampling):
     def max_new_tokens(self) -> int | None:
         limit = self.max_completion_tokens or self.max_tokens
         return None if limit == NO_LIMIT else limit
-
-
-def check_results(messages: Iterable[dict[str, Any]], place: str) -> None:
-    """
-    Args:
-        messages: of chat completions, from another interface.
-        place: where they are in its requests.
-
-    Raises:
-        HttpError: a result is of a call that is not there, so that a part of the conversation is
-            missing.
-    """
-    made: set[str] = set()
-    for message in messages:
-        made |= {call["id"] for call in message.get("tool_calls", ())}
-        answered = message.get("tool_call_id")
-        if answered is not None and answered not in made:
-            raise HttpError(
-                400,
-                f"the result of {answered!r} has no call before it: send the whole conversation",
-                place,
-            )
 
 
 def chat_request(fields: dict[str, Any]) -> ChatRequest:

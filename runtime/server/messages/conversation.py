@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from runtime.server.chat import check_results
 from runtime.server.errors import THREAD_NOT_FOUND, HttpError
 from runtime.server.images import data_url
 from runtime.server.messages.requests import (
@@ -18,7 +19,7 @@ from runtime.server.messages.requests import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from runtime.server.requests import ChatRequest, chat_request, check_results
+from runtime.server.requests import ChatRequest, chat_request
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.server.requests import ChatRequest, chat_request, check_results
+from runtime.server.chat import check_results
+from runtime.server.requests import ChatRequest, chat_request
 from runtime.server.responses.requests import (
     AllowedTools,
     FunctionCall,
