@@ -1,5 +1,6 @@
 """Reads an answer as it is generated: its text, its reasoning, its calls."""
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -122,10 +123,12 @@ class MarkedReader:
             calls = self._call_end.read(self._rest)
             if calls and self._offered(calls):
                 return [*events, *calls]
-            if calls is None and self._may_be_call():
-                # It was cut, for the grammar lets nothing else begin so: marks are in its strings.
+            ended = self._call_end.cut(self._rest)
+            whole = ended is not None and not _is_open(ended[0])
+            if calls is None and not whole and self._may_be_call():
+                # Without its end, it was cut: the answer's length ended it.
                 return [*events, *self._calls_before_cut(self._rest)]
-            text, self._rest = self._call_end.cut(self._rest) or (self._rest, "")
+            text, self._rest = ended or (self._rest, "")
             events += self._no_call(text)
             events += self.push("")
         events += self._text("" if self._is_cut_mark() else self._rest)
@@ -220,6 +223,12 @@ class MarkedReader:
             return []
         self._begun = True
         return [Reasoning(kept) if self._part is Reasoning else Text(kept)]
+
+
+def _is_open(call: str) -> bool:
+    """Whether a mark at the end of a call is spelled in a string of it, or in a parameter."""
+    quotes = re.sub(r"\\.", "", call, flags=re.DOTALL).count('"')
+    return quotes % 2 == 1 or call.rfind("<parameter=") > call.rfind("</parameter>")
 
 
 def _compact(text: str) -> str:
