@@ -8,6 +8,7 @@ from support.llama_config import LLAMA
 from support.tiers import soaked
 
 from exporter.errors import ExportError
+from exporter.models.config import PACKED_METHODS
 from exporter.models.families import decoder_spec, family_names
 from exporter.models.rotary_spec import LinearScaling, Llama3Scaling, RotarySpec
 from exporter.models.spec import AttentionSpec, DecoderSpec
@@ -266,8 +267,8 @@ ROPE_TYPES = "'default', 'linear', 'dynamic', 'yarn', 'longrope', 'su', 'llama3'
         (
             {"quantization_config": {"quant_method": "hqq", "bits": 4}},
             "the weights are already quantized (quantization_config, method 'hqq'); those "
-            "of gptq, awq, compressed-tensors, mxfp4, fp8, fbgemm_fp8, bitsandbytes can be read: "
-            "use one of these, or the original float checkpoint.",
+            f"of {', '.join(PACKED_METHODS)} can be read: use one of these, or the original float "
+            "checkpoint.",
         ),
         (
             {"partial_rotary_factor": 0.5},
