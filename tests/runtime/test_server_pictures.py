@@ -93,30 +93,45 @@ def test_each_interface_takes_a_picture(
 def test_results_of_functions_have_pictures(server: Server) -> None:
     base = {"model": "eyes", "temperature": 0}
     parts = [{"type": "image_url", "image_url": {"url": URL}}, {"type": "text", "text": "seen"}]
-    result = {"role": "tool", "tool_call_id": "c", "content": parts}
-    body = {
-        **base,
-        "messages": [{"role": "user", "content": "Look."}, result],
-        "max_tokens": TOKENS,
+    function = {"name": "look", "arguments": "{}"}
+    called = {
+        "role": "assistant",
+        "content": "I look.",
+        "tool_calls": [{"id": "c", "type": "function", "function": function}],
     }
+    result = {"role": "tool", "tool_call_id": "c", "content": parts}
+    turns: list[dict[str, Any]] = [{"role": "user", "content": "Look."}, called, result]
+    body = {**base, "messages": turns, "max_tokens": TOKENS}
     told = post(server, "/v1/chat/completions", body).json()
     right, count = told["choices"][0]["message"]["content"], told["usage"]["prompt_tokens"]
     assert count > models.ROWS * 10
     output = [{"type": "input_image", "image_url": URL}, {"type": "input_text", "text": "seen"}]
     item = {"type": "function_call_output", "call_id": "c", "output": output}
-    asked_items = [{"role": "user", "content": "Look."}, item]
+    call = {"type": "function_call", "call_id": "c", **function}
+    said = {"role": "assistant", "content": "I look."}
+    asked_items = [{"role": "user", "content": "Look."}, said, call, item]
     body = {**base, "input": asked_items, "max_output_tokens": TOKENS}
     told = post(server, "/v1/responses", body).json()
     assert told["output"][0]["content"][0]["text"] == right
     source = {"type": "base64", "media_type": "image/png", "data": BASE64}
     blocks = [{"type": "image", "source": source}, {"type": "text", "text": "seen"}]
     block = {"type": "tool_result", "tool_use_id": "c", "content": blocks}
-    turns = [{"role": "user", "content": "Look."}, {"role": "user", "content": [block]}]
+    use = {"type": "tool_use", "id": "c", "name": "look", "input": {}}
+    turns = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, use]},
+        {"role": "user", "content": [block]},
+    ]
     told = post(server, "/v1/messages", {**base, "messages": turns, "max_tokens": TOKENS}).json()
     assert told["content"] == [{"type": "text", "text": right}]
     shown = {"role": "tool", "content": "seen", "images": [BASE64]}
     options = {"temperature": 0, "num_predict": TOKENS}
-    asked_turns = [{"role": "user", "content": "Look."}, shown]
+    calls = [{"function": {"name": "look", "arguments": {}}}]
+    asked_turns = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": "I look.", "tool_calls": calls},
+        shown,
+    ]
     body = {"model": "eyes", "stream": False, "options": options, "messages": asked_turns}
     told = post(server, "/api/chat", body).json()
     assert (told["message"]["content"], told["prompt_eval_count"]) == (right, count)

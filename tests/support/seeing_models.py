@@ -25,6 +25,7 @@ TEMPLATE = (
     "{% if message['content'][0]['type'] == 'image' %}{{ ':' }}{% else %}{{ ': ' }}{% endif %}"
     "{% for line in message['content'] %}{% if line['type'] == 'text' %}{{ line['text'] }}"
     "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}"
+    "{% for call in message['tool_calls'] or [] %}{{ call['function']['name'] }}{% endfor %}"
     "<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
 )
 
