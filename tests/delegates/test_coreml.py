@@ -31,6 +31,8 @@ from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
 from quant.weight_type import INT8
 
+pytestmark = pytest.mark.check
+
 CONTEXT = 40
 LENGTHS = [11, 1, 1, 2, 1, 9, 1]  # prefill, decode, and a longer call in the middle
 WIDE = dict.fromkeys(("model.layers.0.self_attn.qkv_proj", "model.layers.0.mlp.down_proj"), INT8)
@@ -117,7 +119,6 @@ def require_agreement(
     assert error(want, program_logits(case.program, tokens, lengths, wide=False)) < allowed
 
 
-@pytest.mark.check
 def test_prefill_and_decode_agree_through_the_state(int4: Case) -> None:
     require_agreement(int4, some_tokens(int4.model.config, LENGTHS), LENGTHS)
 
@@ -136,7 +137,6 @@ def test_mixtures_of_experts(experts: ExpertsSpec, scheme: Scheme, tmp_path: Pat
     require_agreement(case, some_tokens(model.config, LENGTHS), LENGTHS)
 
 
-@pytest.mark.check
 def test_the_state_holds_the_keys_and_values(int4: Case) -> None:
     tokens = some_tokens(int4.model.config, LENGTHS)
     model = float_twin(int4.model, torch.float16)
@@ -253,7 +253,6 @@ def test_every_scheme_agrees(
     require_agreement(case, some_tokens(model.config, LENGTHS), LENGTHS)
 
 
-@pytest.mark.check
 def test_one_token_at_a_time_is_a_program_of_fixed_shapes(tmp_path: Path) -> None:
     model = quantized_model(random_model(SMALL), Scheme("rtn4"))
     case = core_ml(model, tmp_path, seq_len=1)
@@ -267,7 +266,6 @@ def test_one_token_at_a_time_is_a_program_of_fixed_shapes(tmp_path: Path) -> Non
     require_agreement(case, some_tokens(model.config, [1] * 6), [1] * 6)
 
 
-@pytest.mark.check
 def test_hidden_states_whose_squares_float16_does_not_hold(tmp_path: Path) -> None:
     """Real models have such states; a norm as it is written makes zeros of them in float16."""
     config = varied(SMALL, tie_word_embeddings=False, attention_bias=True)
@@ -331,14 +329,12 @@ class Acosh(CausalLM):
         return super().head(hidden).acosh()
 
 
-@pytest.mark.check
 def test_an_operator_that_core_ml_does_not_have() -> None:
     model = Acosh(SMALL).requires_grad_(False)
     sentence = refusal(capture(model, CONTEXT, 16))
     assert sentence.startswith("Core ML does not take acosh (exporter/models/decoder.py:")
 
 
-@pytest.mark.check
 def test_a_refusal_of_the_converter_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

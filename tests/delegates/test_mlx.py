@@ -25,6 +25,8 @@ from exporter.models.decoder import CausalLM
 from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
 
+pytestmark = pytest.mark.check
+
 LAYERS = 2
 CONFIG = varied(SMALL, num_hidden_layers=LAYERS)
 CONTEXT = 40
@@ -73,19 +75,16 @@ def require_agreement(case: Case, lengths: list[int] = LENGTHS) -> None:
             np.testing.assert_allclose(cache, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.check
 def test_prefill_and_decode_agree_through_the_caches(int4: Case) -> None:
     require_agreement(int4)
 
 
-@pytest.mark.check
 def test_the_last_position_of_the_context_and_the_longest_call(int4: Case) -> None:
     lengths = [16, 16, 7, 1]
     assert sum(lengths) == CONTEXT
     require_agreement(int4, lengths)
 
 
-@pytest.mark.check
 @pytest.mark.parametrize("scheme", [Scheme("none"), Scheme("rtn4", 32, 4)], ids=["float", "head4"])
 def test_other_widths(scheme: Scheme, tmp_path: Path) -> None:
     model = random_model(SMALL)
@@ -94,13 +93,11 @@ def test_other_widths(scheme: Scheme, tmp_path: Path) -> None:
     require_agreement(mlx(model, tmp_path))
 
 
-@pytest.mark.check
 def test_8_bit_layers_and_biases(tmp_path: Path) -> None:
     config = varied(SMALL, intermediate_size=96, attention_bias=True, qk_norm="heads")
     require_agreement(mlx(quantized_model(random_model(config), PLAIN_RTN8), tmp_path))
 
 
-@pytest.mark.check
 def test_windows(tmp_path: Path) -> None:
     """Of several positions, of one, and none."""
     (layer,) = SMALL.layers
@@ -124,7 +121,6 @@ def test_the_complete_decoder_is_one_call(int4: Case) -> None:
     assert load(int4.path) is None
 
 
-@pytest.mark.check
 def test_an_etrecord(tmp_path: Path) -> None:
     model = quantized_model(random_model(SMALL), Scheme("rtn4"))
     lowered = lower(capture(model, CONTEXT, 16), {}, {}, with_etrecord=True)
@@ -175,7 +171,6 @@ class Bessel(CausalLM):
         return torch.special.i0(super().head(hidden))
 
 
-@pytest.mark.check
 def test_an_operator_that_mlx_does_not_have() -> None:
     with pytest.raises(DelegateError) as refused:
         lower(capture(Bessel(SMALL).requires_grad_(False), CONTEXT, 16), {}, {}, False)

@@ -18,6 +18,8 @@ from exporter.models.decoder import CausalLM
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight
 from quant.weight_type import INT8, int4
 
+pytestmark = pytest.mark.check
+
 ROWS = 50
 TOKENS = torch.tensor([[0, 49, 7, 7, 31]])
 
@@ -120,7 +122,6 @@ class Projections(nn.Module):
         return self.q(x) + self.k(x) * self.v(x) + self.other(x.exp())
 
 
-@pytest.mark.check
 def test_linears_of_one_input_share_its_rounding(tmp_path: Path) -> None:
     module = Projections()
     x = torch.randn(1, 6, INPUTS, generator=torch.Generator().manual_seed(2))
@@ -183,7 +184,6 @@ def test_a_new_node_carries_the_source_of_the_one_it_replaces() -> None:
     assert [path for path, _ in modules.values()][-1] == "model.embed_tokens"
 
 
-@pytest.mark.check
 def test_every_instruction_has_a_debug_handle(stories_gptq_export: Exported) -> None:
     """Of the finished program: what computes maps to the captured graph, mutations included."""
     manager = stories_gptq_export.manager

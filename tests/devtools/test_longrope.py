@@ -23,6 +23,7 @@ def pte(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Path:
     return shared_longrope(tmp_path_factory)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("tokens", [ORIGINAL, 100])
 def test_compare_finds_it_healthy(pte: Path, tokens: int) -> None:
     outcome = compare(CompareRequest(pte, str(pte.parent), None, None, tokens, None))

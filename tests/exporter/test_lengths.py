@@ -5,6 +5,8 @@ import torch
 from support.exported import Exported, feed
 from torch import Tensor
 
+pytestmark = pytest.mark.check
+
 CONTEXT = 512
 # Each list is one text fed in pieces: lengths 1, 2, 7 and the maximum, first, last and between.
 PIECES = [
@@ -36,7 +38,6 @@ def test_float_forms_agree(stories_export: Exported, tokens: Tensor, lengths: li
     assert _error(want, feed(stories_export.lowered, tokens, lengths)) < 1e-4
 
 
-@pytest.mark.check
 @pytest.mark.parametrize("lengths", PIECES, ids=str)
 def test_quantized_forms_agree(
     stories_gptq_export: Exported, tokens: Tensor, lengths: list[int]

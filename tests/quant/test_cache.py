@@ -360,6 +360,7 @@ def test_another_delegate_requantizes_nothing(
     ]
 
 
+@pytest.mark.check
 def test_the_command_looks_into_it(filled: Cache) -> None:
     flip_a_bit(files(filled)[0], -1)
     arguments = ["cache", "--cache", str(filled.directory)]

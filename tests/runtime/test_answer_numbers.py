@@ -147,6 +147,7 @@ def test_the_library_checks_them(table: dict[str, Any]) -> None:
     lib.thimble_settings_free(settings)
 
 
+@pytest.mark.check
 def test_a_number_of_the_settings_wins(cpp_build: Path, stories_pte: Path) -> None:
     lib, error = library(), ctypes.create_string_buffer(ERROR_SIZE)
     take = TextCallback(lambda *_: 1)

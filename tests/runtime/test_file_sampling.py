@@ -142,6 +142,7 @@ def test_what_is_refused(tmp_path: Path, name: str, value: Any, range: str) -> N
     )
 
 
+@pytest.mark.check
 def test_the_file_has_it_and_the_runner_uses_it(cpp_build: Path, sampled_pte: Path) -> None:
     assert read_report(sampled_pte)["model"]["sampling"] == STORED
     runner = [cpp_build / "runner", sampled_pte, "-p", "Once", "-n", 24, "--seed", 5]

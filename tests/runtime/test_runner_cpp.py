@@ -4,15 +4,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.tiers import checked
 
-DELEGATE = "adapter encoder executor experts ops ring samples segments session state team".split()
+DELEGATE = "adapter encoder executor experts samples session state team".split()
+SLOW = [f"delegate_{name}_test" for name in ("ops", "ring", "segments")]
 PROGRAMS = [
     *("constraint_test", "filters_test", "ops_test", "sampler_test"),
     *(f"delegate_{name}_test" for name in DELEGATE),
 ]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", [*PROGRAMS, *checked(SLOW)])
 def test_program(cpp_build: Path, program: str) -> None:
     result = subprocess.run([cpp_build / program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

@@ -13,6 +13,8 @@ from support.servers import Server, serving
 from runtime import Segment, Transcriber, Transcription
 from runtime.subtitles import subtitles
 
+pytestmark = pytest.mark.check
+
 Model = tuple[Path, Any]
 SECONDS = 6.5
 
@@ -183,7 +185,6 @@ def test_what_is_known_of_it(server: Server) -> None:
     assert shown["capabilities"] == ["transcription"]
 
 
-@pytest.mark.check
 def test_a_client_that_leaves_ends_the_work(server: Server, sound: Path, tmp_path: Path) -> None:
     """Others are answered behind it, and it is the model's process that stays."""
     process = server.model_processes()

@@ -42,6 +42,7 @@ def number(runner: Runner, text: str) -> int:
     return token
 
 
+@pytest.mark.check
 def test_the_text_of_special_tokens(runner: Runner) -> None:
     """The model is made to say a token that ends no answer, between others."""
     mark = number(runner, MARK)
@@ -181,6 +182,7 @@ def test_an_end_of_reasoning_that_has_not_begun(gemma_pte: Path, cpp_build: Path
         assert "".join(Chat(runner).say("2 + 2?", grammar=grammar)) == "Four\n or five."
 
 
+@pytest.mark.check
 def test_a_call_is_read_once(cpp_build: Path, tmp_path: Path) -> None:
     """Also where the answer's end alone ends it."""
     path = export_with_special_tokens(tmp_path, (), TEMPLATES["llama-3"])
@@ -202,6 +204,7 @@ def thinking_pte(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     return export_with_special_tokens(directory, request.param, BEGUN)
 
 
+@pytest.mark.check
 def test_reasoning_that_the_prompt_begins(
     thinking_pte: Path, cpp_build: Path, tmp_path: Path
 ) -> None:
