@@ -220,9 +220,13 @@ class _Rewriting:
             values = target(*map_arg(args, _value))
         call.meta = {**node.meta, "val": (value, *values[1:])}
         self._keep(node, call)
-        result = self._graph.call_function(operator.getitem, (call, 0))
-        result.meta = {**call.meta, "val": value}
-        self._new[node] = result
+        self._new[node] = self._result(call, 0)
+
+    def _result(self, call: Node, index: int) -> Node:
+        """One of a call's several results."""
+        result = self._graph.call_function(operator.getitem, (call, index))
+        result.meta = {**call.meta, "val": call.meta["val"][index]}
+        return result
 
     def _write(self, node: Node, target: Any) -> None:
         """Returns what the operator writes, beside its result, as new states of its buffers."""
@@ -249,11 +253,7 @@ class _Rewriting:
         values = [node.meta["val"], *(buffer.meta["val"] for buffer in written)]
         call.meta["val"] = tuple(values)
         self._keep(node, call)
-        results = []
-        for index, value in enumerate(values):
-            result = self._graph.call_function(operator.getitem, (call, index))
-            result.meta = {**call.meta, "val": value}
-            results.append(result)
+        results = [self._result(call, index) for index in range(len(values))]
         for stands_for, result in zip((node, *written), results, strict=True):
             self._new[stands_for] = result
         self._states.update(zip(written, results[1:], strict=True))

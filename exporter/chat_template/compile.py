@@ -111,10 +111,10 @@ def first_turn(template: str, tokens: dict[str, str]) -> str | None:
 
 
 def _load(template: str, tokens: dict[str, str]) -> tuple[Render, list[str]]:
-    without_clock = load_template(template, tokens, has_clock=False)
     with_clock = load_template(template, tokens, has_clock=True)
     if not inserts_date(template):
         return with_clock, []
+    without_clock = load_template(template, tokens, has_clock=False)
     try:
         without_clock(conversation(1, with_system=False), True)
     except jinja2.UndefinedError:

@@ -3,6 +3,7 @@
 from delegates import get_delegates
 from delegates.methods import recorded_program
 from delegates.module import check_takes_modules, lower_module
+from delegates.passes.composites import composites_listed_once
 from exporter.capture.decompositions import decompositions, operators_by_line
 from exporter.capture.shapes import explain_shapes, noting_conditions
 from exporter.explain import Explanation
@@ -13,6 +14,7 @@ from exporter.module.signature import Signature
 from exporter.module.source import make_methods
 
 
+@composites_listed_once()
 def explain_module(
     options: ModuleOptions, listener: Listener
 ) -> dict[str, tuple[Signature, Explanation]]:

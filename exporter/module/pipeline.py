@@ -58,6 +58,7 @@ def export_module(options: ModuleOptions, listener: Listener = SILENT) -> Module
     return export_made(options, source.path, lambda: make_methods(source), {}, listener)
 
 
+@composites_listed_once()
 def export_made(
     options: ModuleOptions,
     source: Path,
@@ -79,11 +80,7 @@ def export_made(
     delegates = get_delegates(options.delegate)
     check_takes_modules(delegates)
     check_outputs(options.out, options.etrecord, [source])
-    with (
-        composites_listed_once(),
-        replacing(options.out) as temporary,
-        replacing(options.etrecord) as etrecord,
-    ):
+    with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         listener.stage("capture")
         methods = _captured(make())
         tried = {name: samples_of(method) for name, method in methods.items()}
