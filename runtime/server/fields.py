@@ -54,8 +54,9 @@ UNSUPPORTED: dict[str, object] = {
     "top_n_sigma": -1,
     "typ_p": 1,
 }
-# Those that chat completions obey, for other paths: their own APIs refuse them too.
-OF_CHATS: dict[str, object] = {
+# The same of the other paths, whose own APIs refuse what chat completions obey.
+UNSUPPORTED_BESIDE_CHATS: dict[str, object] = {
+    **UNSUPPORTED,
     **dict.fromkeys(
         (
             *("chat_template_kwargs", "choice", "dry_multiplier", "dynatemp_range"),
@@ -93,7 +94,7 @@ class Fields(BaseModel):
     """An object of a request. Fields that it does not list are kept apart, for UnknownFields.
 
     Attributes:
-        UNSUPPORTED: those that would change the answer, as the table below.
+        UNSUPPORTED: those that would change the answer, as the tables above.
     """
 
     model_config = ConfigDict(extra="allow", strict=True)

@@ -37,6 +37,7 @@ _LOG = logging.getLogger("uvicorn.error")
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+PREFIXES = ("/v1", "", "/openai/v1")  # of what OpenAI's clients and Anthropic's ask for
 _LONGEST_HEADER = 1000  # characters
 _LONGEST_NUMBER = 40
 _Body = TypeVar("_Body", bound=Fields)
@@ -76,7 +77,8 @@ def _not_served(request: Request, error: HTTPException) -> Response:
         404: f"there is nothing at {request.url.path}",
         405: f"{request.url.path} does not take {request.method}",
     }.get(error.status_code, error.detail)
-    first, *_ = request.url.path.strip("/").removeprefix("v1/").split("/")
+    parts = request.url.path.split("/")
+    first = next((part for part in parts if part not in ("", "v1", "openai")), "")
     interface = {"api": OLLAMA, "messages": ANTHROPIC}.get(first, OPENAI)
     response = HttpError(error.status_code, reason).response(interface.error)
     response.headers.update(error.headers or {})
@@ -85,8 +87,7 @@ def _not_served(request: Request, error: HTTPException) -> Response:
 
 def routes_of(path: str, endpoint: Endpoint, method: str = "POST") -> list[Route]:
     """Returns the routes of a path below /v1; clients leave that out, or put /openai before it."""
-    prefixes = ("/v1", "", "/openai/v1")
-    return [Route(prefix + path, endpoint, methods=[method]) for prefix in prefixes]
+    return [Route(prefix + path, endpoint, methods=[method]) for prefix in PREFIXES]
 
 
 def _no_number(word: str) -> NoReturn:

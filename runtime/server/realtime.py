@@ -15,7 +15,7 @@ from runtime.agreed_text import AgreedText
 from runtime.errors import RunnerError
 from runtime.server.answering import Answering
 from runtime.server.errors import HttpError
-from runtime.server.gate import routes_of
+from runtime.server.gate import PREFIXES, routes_of
 from runtime.server.hearing_process import Heard, Took
 from runtime.server.model import Answer, BusyError, Model
 from runtime.server.realtime_events import RATE, SAMPLE, Event, Session, pieces, read_event
@@ -47,7 +47,7 @@ def routes(answering: Answering) -> list[Route | WebSocketRoute]:
         )
 
     return [
-        *(WebSocketRoute(prefix + "/realtime", realtime) for prefix in ("/v1", "")),
+        *(WebSocketRoute(prefix + "/realtime", realtime) for prefix in PREFIXES),
         *routes_of("/realtime", answering.gate.guarded(plain), "GET"),
     ]
 

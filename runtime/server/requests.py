@@ -18,7 +18,7 @@ from pydantic import (
 from runtime.answer_options import NUMBERS, AnswerNumber
 from runtime.server.constraints import Constrained
 from runtime.server.errors import not_valid
-from runtime.server.fields import OF_CHATS, UNSUPPORTED, Fields
+from runtime.server.fields import UNSUPPORTED_BESIDE_CHATS, Fields
 
 MAX_TOKENS = 2**31 - 1
 _MOST_STOPS = 64
@@ -358,7 +358,7 @@ _Prompt = (
 class CompletionRequest(Sampling):
     """The body of POST /v1/completions."""
 
-    UNSUPPORTED = {**UNSUPPORTED, **OF_CHATS}
+    UNSUPPORTED = UNSUPPORTED_BESIDE_CHATS
 
     prompt: _Prompt
     max_tokens: int | None = Field(

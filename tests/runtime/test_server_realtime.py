@@ -105,7 +105,7 @@ def test_words_that_two_texts_agree_on() -> None:
 
 
 def test_silence_has_a_text_without_words(server: Server) -> None:
-    with connect(server) as socket:
+    with connect(server, "/openai/v1/realtime?model=ears") as socket:
         assert json.loads(socket.recv())["type"] == "session.created"
         append(socket, bytes(2 * RATE))
         committed = tell(socket, "input_audio_buffer.commit")

@@ -184,9 +184,10 @@ def test_bodies_that_are_not_valid(server: Server) -> None:
     assert httpx.get(address).status_code == 405
     assert httpx.get(server.address + "/v2").status_code == 404
     assert httpx.get(server.address + "/v1").status_code == 404
-    batches = httpx.post(server.address + "/v1/messages/batches", json={})  # as Anthropic's client
-    assert batches.status_code == 404 and batches.json()["error"]["type"] == "not_found_error"
-    assert batches.json()["type"] == "error"
+    for prefix in ("/v1", "", "/openai/v1"):  # as Anthropic's client reads errors
+        batches = httpx.post(f"{server.address}{prefix}/messages/batches", json={})
+        assert batches.status_code == 404 and batches.json()["error"]["type"] == "not_found_error"
+        assert batches.json()["type"] == "error"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from runtime.server.fields import OF_CHATS, UNSUPPORTED, Fields
+from runtime.server.fields import UNSUPPORTED_BESIDE_CHATS, Fields
 from runtime.server.requests import MAX_TOKENS, Name, NamesModel, TopK
 
 
@@ -117,7 +117,7 @@ class Thread(Fields):
 class CountRequest(NamesModel):
     """The body of POST /v1/messages/count_tokens."""
 
-    UNSUPPORTED = {**UNSUPPORTED, **OF_CHATS}
+    UNSUPPORTED = UNSUPPORTED_BESIDE_CHATS
 
     messages: list[Message] = Field(min_length=1)
     system: str | list[TextBlock] | None = None

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from runtime.server.constraints import TextFormat
-from runtime.server.fields import OF_CHATS, UNSUPPORTED, Fields
+from runtime.server.fields import UNSUPPORTED_BESIDE_CHATS, Fields
 from runtime.server.requests import (
     Limit,
     Name,
@@ -154,7 +154,7 @@ class AllowedTools(Fields):
 class ResponseRequest(NamesModel):
     """The body of POST /v1/responses."""
 
-    UNSUPPORTED = {**UNSUPPORTED, **OF_CHATS}
+    UNSUPPORTED = UNSUPPORTED_BESIDE_CHATS
 
     input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
