@@ -232,7 +232,6 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
             Scheme("rtn4", 32, 4),
             {"hidden_size": 72, "head_dim": 18},
             [MIL_pb2.DataType.INT4] * 8,
-            marks=pytest.mark.check,
         ),
         pytest.param(
             Scheme("rtn4").with_types(WIDE),

@@ -66,7 +66,7 @@ def run(decoder: OddDecoder, directory: Path) -> Run:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("seed", [0, *checked(range(1, 3)), *soaked(range(3, 12))])
+@pytest.mark.parametrize("seed", [0, *range(1, 3), *soaked(range(3, 12))])
 def test_a_random_decoder_is_one_call(seed: int, tmp_path: Path, cpp_build: Path) -> None:
     assert run(random_decoder(seed), tmp_path).error < 1e-5
 

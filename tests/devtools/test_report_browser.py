@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from support.browser import Page, open_page
 from support.recorded_runs import Recorded
-from support.tiers import checked
 
 from devtools.profile import load_profile
 from devtools.profile.limits import Limits
@@ -59,7 +58,7 @@ def test_it_fits_any_screen(browser: Page, report: Path, width: int, dark: bool)
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("width", [390, *checked([320])])
+@pytest.mark.parametrize("width", [390, 320])
 def test_a_long_recording_fits_a_phone(
     browser: Page, recorded: Recorded, embedded_cpu_pte: Path, tmp_path: Path, width: int
 ) -> None:

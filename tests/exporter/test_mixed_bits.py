@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from support.exported import Quiet
-from support.tiers import checked_rows
 
 from delegates import DelegateError, get_delegate
 from exporter.errors import ExportError
@@ -28,7 +27,7 @@ from quant.scheme import METHODS, Scheme
     ("delegate", "rotation", "spreads"),
     [
         ("cpu", "inputs", True),
-        *checked_rows([("mps", "inputs", True)]),
+        ("mps", "inputs", True),
         ("xnnpack", "none", False),  # stores 4 and 8 bits alone
         ("xnnpack,cpu", "none", False),
         ("cpu", "hadamard", False),  # would count tied ends once, and make two of them

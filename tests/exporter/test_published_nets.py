@@ -8,7 +8,7 @@ import pytest
 import support.published_nets as nets
 from click.testing import CliRunner
 from support.real_models import unpack
-from support.tiers import checked, soaked
+from support.tiers import soaked
 
 from exporter.commands.cli import main
 from exporter.file.pte import read_report
@@ -38,7 +38,7 @@ def export(case: str, weights: Path | None, directory: Path) -> None:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("case", [*SMALL, *checked(FURTHER), *soaked(LARGE)])
+@pytest.mark.parametrize("case", [*SMALL, *FURTHER, *soaked(LARGE)])
 def test_a_net_of_random_weights(case: str, tmp_path: Path, cpp_build: Path) -> None:
     export(case, None, tmp_path)
 

@@ -180,9 +180,7 @@ def test_the_cost_of_ends_of_4_bits_is_estimated(stories: Stories) -> None:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize(
-    "storage", [pytest.param(STOCK, marks=pytest.mark.check), CPU], ids=["xnnpack", "cpu"]
-)
+@pytest.mark.parametrize("storage", [STOCK, CPU], ids=["xnnpack", "cpu"])
 def test_a_budget_is_kept_and_used(stories: Stories, storage: Storage, tmp_path: Path) -> None:
     numbers = numbers_of(stories.empty())
     parts = parts_of(stories.empty(), Scheme("gptq4"), storage)

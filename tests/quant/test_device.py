@@ -14,7 +14,7 @@ from support.device_runs import CONFIG, FLOAT, SHORT, Run, assert_same
 from support.quantization import content
 from support.second_device import SECOND, MixedDevices, SecondDevice
 from support.small_models import ModelWeights
-from support.tiers import checked, soaked
+from support.tiers import soaked
 from support.torchrun import Starter, entries, finish
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -74,7 +74,7 @@ WIDE = dict.fromkeys(("model.layers.0.mlp.down_proj", "model.layers.1.self_attn.
     "scheme",
     [
         *map(Scheme, SCHEMES),
-        *checked(Scheme("gptq4", method=method) for method in METHODS),
+        *(Scheme("gptq4", method=method) for method in METHODS),
         *soaked(Scheme("gptq4", method=replace(SHORT, drift=drift)) for drift in BASELINES),
         Scheme("gptq4", method=SHORT).with_types(WIDE),
     ],
@@ -91,7 +91,7 @@ def test_another_device_computes_the_same_from_its_own_tensors(scheme: Scheme) -
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("tied", [True, *checked([False])])
+@pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("head_bits", [4, *soaked([8])])
 def test_spilled_states_come_back_to_the_device(tied: bool, head_bits: int, tmp_path: Path) -> None:
     config = replace(CONFIG, tie_word_embeddings=tied)
