@@ -35,7 +35,8 @@ class Engine:
             same.
         sequences: requests that run at once, 1 to 32; each has a key/value cache.
         queue_size: requests that may wait for one of these.
-        prompt_rows: tokens of prompts in a call of the model: fewer let answers wait less.
+        prompt_rows: the most tokens of prompts in a call of the model. Beside answers there are
+            fewer: as many as take about as long as the answers.
 
     Raises:
         RunnerError: an argument is out of range, the model was not exported with `--delegate cpu`,

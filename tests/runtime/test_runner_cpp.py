@@ -9,7 +9,7 @@ from support.tiers import checked
 DELEGATE = "adapter encoder executor experts samples session state team".split()
 SLOW = [f"delegate_{name}_test" for name in ("ops", "ring", "segments")]
 PROGRAMS = [
-    *("constraint_test", "filters_test", "ops_test", "sampler_test"),
+    *("constraint_test", "filters_test", "ops_test", "sampler_test", "schedule_test"),
     *(f"delegate_{name}_test" for name in DELEGATE),
 ]
 

@@ -338,7 +338,7 @@ typedef struct thimble_engine thimble_engine;
 typedef struct {
   int32_t sequences;   /* that run at once, each with a key/value cache; 1 to 32; 0: 8 */
   int32_t queue;       /* requests that may wait for one of them; 0: 64 */
-  int32_t prompt_rows; /* tokens of prompts in a call: fewer let answers wait less; 0: 64 */
+  int32_t prompt_rows; /* the most tokens of prompts in a call, fewer beside answers; 0: 64 */
 } thimble_engine_options;
 
 typedef struct {

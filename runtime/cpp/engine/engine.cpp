@@ -176,8 +176,9 @@ std::vector<SequenceRows> Engine::next_rows() {
   const std::vector<size_t> group = next_to_run();
   std::vector<size_t> ready;
   for (const size_t index : group) ready.push_back(running_[index]->next().size());
+  const auto answers = static_cast<size_t>(std::count(ready.begin(), ready.end(), size_t{1}));
   std::vector<SequenceRows> parts =
-      divide(ready, turn_ % ready.size(), static_cast<size_t>(options_.prompt_rows));
+      divide(ready, turn_ % ready.size(), prompt_share_.rows(answers_s(answers)));
   for (SequenceRows& part : parts) part.sequence = group[part.sequence];
   ++turn_;
   return parts;
@@ -231,7 +232,6 @@ Result<const float*> Engine::run(const std::vector<SequenceRows>& parts) {
   std::vector<int64_t> tokens;
   std::vector<thimble_segment> segments;
   std::deque<RowPositions> positions;
-  size_t drafted = 0;
   for (const SequenceRows& part : parts) {
     const Sequence& sequence = *running_[part.sequence];
     Slots::Slot& slot = slots_[sequence.slot()];
@@ -250,7 +250,6 @@ Result<const float*> Engine::run(const std::vector<SequenceRows>& parts) {
     }
     tokens.insert(tokens.end(), read.begin(), read.end());
     slot.tokens.insert(slot.tokens.end(), read.begin(), read.end());
-    drafted += part.draft.size();
   }
   const auto start = std::chrono::steady_clock::now();
   const bool sees = std::any_of(tokens.begin(), tokens.end(), is_row);
@@ -258,10 +257,31 @@ Result<const float*> Engine::run(const std::vector<SequenceRows>& parts) {
       sees ? sight_->read(tokens, segments.front().start_pos, segments)
            : model_->program().run(tokens, segments);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  if (logits.ok() && std::all_of(parts.begin(), parts.end(), is_answer)) {
-    costs_[parts.size()].observe(drafted, taken.count());
-  }
+  if (logits.ok()) observe(parts, taken.count());
   return logits;
+}
+
+double Engine::answers_s(size_t answers) const {
+  double seconds = 0;
+  for (size_t n = 1; n <= answers; ++n) seconds = std::max(seconds, costs_[n].call_s());
+  return seconds;
+}
+
+void Engine::observe(const std::vector<SequenceRows>& parts, double seconds) {
+  size_t answers = 0, drafted = 0, prompt_rows = 0;
+  for (const SequenceRows& part : parts) {
+    if (is_answer(part)) {
+      ++answers;
+      drafted += part.draft.size();
+    } else {
+      prompt_rows += part.rows;
+    }
+  }
+  if (prompt_rows == 0) {
+    costs_[answers].observe(drafted, seconds);
+  } else if (drafted == 0) {
+    prompt_share_.observe(prompt_rows, answers_s(answers), seconds);
+  }
 }
 
 Status Engine::advance(const SequenceRows& part, const float* logits) {

@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "draft/drafter.h"
 #include "engine/idle_constraints.h"
+#include "engine/prompt_share.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
 #include "engine/sequence.h"
@@ -24,7 +25,7 @@ inline constexpr int32_t kMostSequences = 32;
 struct EngineOptions {
   int32_t sequences = 8;     ///< that run at once, 1 to kMostSequences; each has a cache
   int32_t queue = 64;        ///< requests that may wait for one of them
-  int32_t prompt_rows = 64;  ///< tokens of prompts in a call: fewer let answers wait less
+  int32_t prompt_rows = 64;  ///< the most tokens of prompts in a call; fewer beside answers
 };
 
 /// Runs several requests at once, in shared calls of the model: the matrix products are shared,
@@ -61,6 +62,7 @@ class Engine {
         slots_(std::move(slots)),
         drafter_(std::move(drafter)),
         stats_(std::move(stats)),
+        prompt_share_(static_cast<size_t>(options.prompt_rows)),
         constraints_([this](const ConstraintText& text, const StillWanted& wanted) {
           return model_->compile(text, wanted);
         }) {
@@ -84,6 +86,10 @@ class Engine {
   /// Lets sequences guess behind their only token, as far as the call has room.
   Status add_drafts(std::vector<SequenceRows>* parts);
   Result<const float*> run(const std::vector<SequenceRows>& parts);
+  /// Seconds of a call of so many answers alone, as far as it is known; 0: it is not.
+  double answers_s(size_t answers) const;
+  /// Learns from a call what calls take.
+  void observe(const std::vector<SequenceRows>& parts, double seconds);
   /// Computes the rows of pictures that parts read.
   Status compute_rows(const std::vector<SequenceRows>& parts);
   void call_model();
@@ -98,6 +104,7 @@ class Engine {
   const std::shared_ptr<Drafter> drafter_;  ///< the runner's, of which each sequence has another
   std::vector<CallCosts> costs_;            ///< of calls with so many answers
   const Stats stats_;                       ///< what requests begin with
+  PromptShare prompt_share_;
   std::vector<std::unique_ptr<Sequence>> running_;  ///< changed under mutex_, by step() alone
   size_t turn_ = 0;
   std::mutex mutex_;

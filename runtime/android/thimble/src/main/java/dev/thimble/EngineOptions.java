@@ -18,7 +18,7 @@ public final class EngineOptions {
     return this;
   }
 
-  /** Tokens of prompts in a call of the model: fewer let answers wait less. Default 64. */
+  /** The most tokens of prompts in a call of the model, fewer beside answers. Default 64. */
   public EngineOptions promptRows(int count) {
     promptRows = count;
     return this;
