@@ -145,6 +145,19 @@ def test_what_chats_alone_obey(
             fields.take(kind.model_validate({**body, name: value}))
 
 
+@pytest.mark.parametrize("kind", [ResponseRequest, MessageRequest, CompletionRequest])
+def test_each_field_of_chats_is_obeyed_or_refused(kind: type[Fields]) -> None:
+    """By the other paths too: a new one is given a row there."""
+    refine = {"dry_allowed_length", "dry_base", "dry_penalty_last_n", "dynatemp_exponent"}
+    refine |= {"mirostat_eta", "mirostat_tau", "xtc_threshold", "stream_options"}
+    no_answers = {"messages", "modalities", "verbosity", "add_special_tokens"}
+    chats, own = (
+        {field.alias or name for name, field in one.model_fields.items()}
+        for one in (ChatRequest, kind)
+    )
+    assert chats - own - set(kind.UNSUPPORTED) <= refine | no_answers
+
+
 def test_threads_are_not_kept() -> None:
     """Anthropic's clients send the rest of a conversation alone, and all of it where they are told
     by the error's details that the thread is not found."""
