@@ -97,6 +97,8 @@ class MarkedReader:
         self._rest = ""  # not yet decided
         self._blank = ""  # white space at the end, which a mark behind it removes
         self._begun = False  # the part has more than white space
+        self._said = False  # there was a part of text that had
+        self._between = ""  # white space at its end, which a further one goes on behind
         self._follows = False  # it begins behind a mark, which models set off by line breaks
 
     def push(self, piece: str) -> list[Event]:
@@ -113,6 +115,7 @@ class MarkedReader:
             if self._begun and not self._may_follow_text(marker):
                 events += self._text(marker)
             elif marker == self._begin:
+                self._between = self._blank
                 self._part = ToolCall  # the text goes on behind it, should it be no call
             else:
                 self._enter(Reasoning if marker == self._reasoning[0] else Text)
@@ -133,7 +136,7 @@ class MarkedReader:
             events += self.push("")
         events += self._text("" if self._is_cut_mark() else self._rest)
         self._rest = ""
-        if self._blank and self._part is Text:
+        if self._blank and self._part is Text and (self._begun or not self._said):
             events.append(Text(self._blank))
         return events
 
@@ -201,10 +204,12 @@ class MarkedReader:
         return marker == self._begin and not self._only_first
 
     def _enter(self, part: type[Event]) -> None:
+        if self._part is Text:
+            self._between = self._blank
         self._part = part
-        self._blank = ""
+        self._blank = self._between if part is Text and self._said else ""
         self._begun = False
-        self._follows = True
+        self._follows = not (part is Text and self._said)
 
     def _text(self, text: str) -> list[Event]:
         """Passes on a part's text, without the white space between it and marks: of text behind a
@@ -222,6 +227,7 @@ class MarkedReader:
         if not kept:
             return []
         self._begun = True
+        self._said = self._said or self._part is Text
         return [Reasoning(kept) if self._part is Reasoning else Text(kept)]
 
 

@@ -202,6 +202,22 @@ def test_reasoning_that_begins_again_within_itself() -> None:
     assert joined(events) == [Reasoning("I see <think>."), Text("Yes <think> 5")]
 
 
+def test_text_around_calls_keeps_its_white_space() -> None:
+    """But for what is between it and marks alone."""
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+    plain = template_of(HERMES + "{# <think> </think> #}")
+    reader = prepare(plain, USER, tools=TOOLS).reader
+    for said, text in (
+        (f"I look.\n{call}\n{call}\nThen I say.\n", "I look.\n\n\nThen I say.\n"),
+        (f"I look.\n{call}\n", "I look."),
+        (f"\n\n{call}\n\nI see.", "I see."),
+        (f"<think>\nSo.\n</think>\nI look. {call} I see.", "I look.  I see."),
+    ):
+        events = read(reader, [said])
+        assert "".join(event.text for event in events if isinstance(event, Text)) == text
+        assert sum(isinstance(event, ToolCall) for event in events) == said.count(call)
+
+
 @pytest.mark.parametrize("begun", ["<", "<think", "<tool_call"])
 def test_a_mark_that_was_cut_is_no_content(begun: str) -> None:
     """Where no text begins so; else it may be text."""
