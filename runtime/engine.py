@@ -238,10 +238,16 @@ class _Work:
             MemoryError: always. The engine is not freed.
         """
         with self._changed:
-            self._handle, running = None, list(self._running.values())
+            self._handle = None
+        self._end_untold()
+        raise MemoryError(_NO_MEMORY)
+
+    def _end_untold(self) -> None:
+        """Ends the requests whose end the library had no memory to tell."""
+        with self._changed:
+            running = list(self._running.values())
         for generation in running:
             generation._end(_NO_MEMORY, {"stop_reason": "interrupted"})
-        raise MemoryError(_NO_MEMORY)
 
     def _run(self) -> None:
         """Steps while there is work, waits for it otherwise; frees the engine in the end."""
@@ -260,6 +266,7 @@ class _Work:
                 self._changed.wait()
             handle, self._handle = self._handle, None
         library().thimble_engine_free(handle)
+        self._end_untold()
         self._runner._on_close = None
         self._hold.__exit__(None, None, None)
         del self._runner, self._hold

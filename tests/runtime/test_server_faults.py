@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,29 @@ def test_every_allocation_of_a_served_model(
     for _, told in results:
         assert all(said in (right, "died") or said.startswith("refused: ") for said in told), told
         assert not any("export it" in said or "is null" in said for said in told), told
+
+
+@pytest.mark.parametrize("step", [*checked([7]), *soaked([1])])
+def test_every_allocation_of_an_engine_that_closes(
+    cpp_build: Path, embedded_cpu_pte: Path, tmp_path: Path, step: int
+) -> None:
+    library = Faults.build(tmp_path, tmp_path / "faults.so").library
+    variables = {"LD_PRELOAD": str(library), "PYTHONPATH": str(SOURCES.parents[2])}
+
+    def run(numbers: Iterable[int]) -> list[tuple[int, int, bool]]:
+        script = [sys.executable, SOURCES / "closed.py", library, embedded_cpu_pte]
+        ended = subprocess.run(
+            [*script, *map(str, numbers)],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=LONGEST,
+            env=os.environ | variables,
+        )
+        return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
+
+    ((_, allocations, _),) = run([0])
+    assert allocations > 100
+    results = run(range(1, allocations, step))
+    assert all(status == 0 and ended for status, _, ended in results), results
+    assert any(left < 0 for _, left, _ in results)  # those after the first failed too

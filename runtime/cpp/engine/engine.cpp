@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "draft/ngram_drafter.h"
@@ -44,8 +45,16 @@ Result<std::unique_ptr<Engine>> Engine::create(const Runner& runner, const Engin
 }
 
 Engine::~Engine() {
-  for (const auto& sequence : running_) sequence->end({});
-  for (const auto& sequence : waiting_) sequence->end({});
+  const auto end_all = [](const auto& sequences) {
+    for (const auto& sequence : sequences) {
+      try {
+        sequence->end({});
+      } catch (const std::bad_alloc&) {  // the others may need less
+      }
+    }
+  };
+  end_all(running_);
+  end_all(waiting_);
 }
 
 Result<int64_t> Engine::submit(Request request) {

@@ -37,7 +37,7 @@ class Engine {
   ///   engine does. If it drafts, each request does, with a drafter of its own; a draft model is
   ///   refused.
   static Result<std::unique_ptr<Engine>> create(const Runner& runner, const EngineOptions& options);
-  /// Ends every request as interrupted.
+  /// Ends every request as interrupted; where memory runs out, it is not told so.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

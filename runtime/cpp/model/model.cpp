@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <new>
 
 #include "core/bytes.h"
 #include "model/open_program.h"
@@ -128,9 +129,12 @@ Result<SessionHandle*> Model::session_for(const char* verb) const {
                        ": export it with --delegate cpu");
 }
 
-void Model::give_up(int32_t cache) {
+void Model::give_up(int32_t cache) noexcept {
   const std::lock_guard lock(mutex_);
-  given_up_.push_back(cache);
+  try {
+    given_up_.push_back(cache);
+  } catch (const std::bad_alloc&) {  // it stays as long as the model does
+  }
 }
 
 void Model::free_given_up() {

@@ -54,7 +54,7 @@ class Model {
 
   /// Releases the cache of a destroyed runner; may be called from any thread at any time.
   /// free_given_up() frees it when a runner of the model works next.
-  void give_up(int32_t cache);
+  void give_up(int32_t cache) noexcept;
   void free_given_up();
 
   /// Whether every token is in the vocabulary and all fit the context.
