@@ -15,6 +15,10 @@ from support.cpu_seconds import (  # noqa: F401  (hooks of pytest)
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
 
+# Programs that tests start compute little too, and two of these at once wait for each other.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
 # A shell starts what runs in the background without Ctrl-C, and so would the tests' programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

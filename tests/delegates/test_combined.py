@@ -354,6 +354,7 @@ def test_the_caches_are_those_of_the_delegate_that_takes_the_program(gemma4: Pat
     assert both.caches == alone.caches and both.cache_type == alone.cache_type
 
 
+@pytest.mark.check
 def test_the_runner_tells_the_golden_story_with_two_delegates_and_a_kernel(
     shared_data: Path, tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

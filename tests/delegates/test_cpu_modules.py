@@ -31,10 +31,8 @@ SOURCE = Path(nets.__file__)
         "hearing",
         "folding",
         "norming",
-        "remembering",
-        "recalling",
         "turning",
-        *checked(["filtering", "looking", "summing"]),
+        *checked(["remembering", "recalling", "filtering", "looking", "summing"]),
     ],
 )
 def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:

@@ -266,6 +266,7 @@ def both(
     return for_cpu, for_metal
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("order", [None, "backward", "shuffled"])
 def test_generates_what_the_cpu_delegate_generates(
     order: str | None,

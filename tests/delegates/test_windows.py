@@ -91,6 +91,7 @@ def test_calls_of_every_length_give_eagers_logits(
     assert torch.equal(last[0], last[1]) and torch.equal(last[0], last[2])
 
 
+@pytest.mark.check
 def test_the_ring_is_small(lowered: Path, tmp_path: Path) -> None:
     """20 + 14 + 40, 1 + 14 + 40 and 70 + 14 + 40 positions in whole tiles of 64."""
     (call,) = read_calls(lowered, tmp_path)

@@ -82,14 +82,14 @@ PROGRESS = re.compile(r"\d+ of \d+: ")
 
 @pytest.mark.check
 def test_everything_is_measured_beside_its_limit(
-    stories_gptq_pte: Path, run: Run, tmp_path: Path
+    stories_pte: Path, run: Run, tmp_path: Path
 ) -> None:
     out, picture = tmp_path / "run.json", tmp_path / "run.png"
-    result = run(stories_gptq_pte, "--quick", "--json", out, "--plot", picture, threads="1,2")
+    result = run(stories_pte, "--quick", "--json", out, "--plot", picture, threads="1,2")
     assert result.returncode == 0, result.stderr
     report = read(out)
     assert report["settings"] == {"threads": [1, 2], "repeats": 2}
-    name = stories_gptq_pte.stem
+    name = stories_pte.stem
     layer = [(64, 64), (32, 64), (32, 64), (64, 64), (172, 64), (172, 64), (64, 172)]
     # As XNNPACK stores them: 18 bytes for each 32 weights, a head of 8 bits, float32 norms.
     read_once = 5 * sum(rows * -(-columns // 32) * 18 for rows, columns in layer)
@@ -122,11 +122,11 @@ def test_everything_is_measured_beside_its_limit(
 
 
 def test_depths_that_the_context_cannot_hold_are_named(
-    stories_gptq_pte: Path, run: Run, tmp_path: Path
+    stories_pte: Path, run: Run, tmp_path: Path
 ) -> None:
     """Its context holds 512 positions: depths of 1024 and more are left out, and it says so."""
     out = tmp_path / "run.json"
-    result = run(stories_gptq_pte, "--repeats", "1", "--json", out)
+    result = run(stories_pte, "--repeats", "1", "--json", out)
     assert result.returncode == 0, result.stderr
     report = read(out)
     works = [item["work"] for item in report["results"]]
@@ -172,18 +172,18 @@ def test_xnnpack_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path: Pa
 
 
 def test_the_same_model_recording_and_in_another_build(
-    stories_gptq_pte: Path, run: Run, cpp_build: Path, tmp_path: Path
+    stories_pte: Path, run: Run, cpp_build: Path, tmp_path: Path
 ) -> None:
     out, other = tmp_path / "run.json", tmp_path / "before" / "bench"
     other.parent.mkdir()
     other.symlink_to(cpp_build / "bench")
     rivals: list[str | Path] = ["--against", "recording", "--against", other]
-    result = run(stories_gptq_pte, "--quick", *rivals, "--json", out)
+    result = run(stories_pte, "--quick", *rivals, "--json", out)
     assert result.returncode == 0, result.stderr
     report = read(out)
     names = [engine["name"] for engine in report["engines"]]
-    assert names == [stories_gptq_pte.stem, "recording", "build before"]
-    assert {engine["model"] for engine in report["engines"]} == {str(stories_gptq_pte)}
+    assert names == [stories_pte.stem, "recording", "build before"]
+    assert {engine["model"] for engine in report["engines"]} == {str(stories_pte)}
     assert {item["against"] for item in report["ratios"]} == set(names[1:])
 
 
@@ -249,8 +249,8 @@ def test_conversations_at_once(
     assert picture.stat().st_size > 0
 
 
-def test_conversations_need_the_cpu_delegate(stories_gptq_pte: Path, run: Run) -> None:
-    result = run(stories_gptq_pte, "--sequences", "2", "--repeats", "1")
+def test_conversations_need_the_cpu_delegate(stories_pte: Path, run: Run) -> None:
+    result = run(stories_pte, "--sequences", "2", "--repeats", "1")
     assert result.returncode == 1
     assert "cannot run several sequences at once" in result.stderr
     assert "--delegate cpu" in result.stderr
@@ -260,6 +260,7 @@ def find_llama_bench() -> str | None:
     return os.environ.get("THIMBLE_LLAMA_BENCH") or shutil.which("llama-bench")
 
 
+@pytest.mark.check
 def test_llama_bench_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path: Path) -> None:
     program = find_llama_bench()
     if program is None:
@@ -361,23 +362,23 @@ def test_conversations_beside_llama_batched_bench(
     ],
 )
 def test_bad_requests_end_with_a_sentence(
-    arguments: list[str], sentence: str, stories_gptq_pte: Path, run: Run
+    arguments: list[str], sentence: str, stories_pte: Path, run: Run
 ) -> None:
-    words = [str(stories_gptq_pte) if word == "MODEL" else word for word in arguments]
+    words = [str(stories_pte) if word == "MODEL" else word for word in arguments]
     result = run(*words, "--quick")
     assert (result.returncode, result.stdout) == (2, "")
-    sentence = sentence.replace("MODEL", str(stories_gptq_pte))
+    sentence = sentence.replace("MODEL", str(stories_pte))
     assert result.stderr.splitlines() == [f"Error: {sentence}"]
 
 
-def test_bad_counts_are_refused(stories_gptq_pte: Path, run: Run) -> None:
-    result = run(stories_gptq_pte, threads="1,zero")
+def test_bad_counts_are_refused(stories_pte: Path, run: Run) -> None:
+    result = run(stories_pte, threads="1,zero")
     assert result.returncode == 2
     assert "'1,zero' is not a list of thread counts; write numbers from 1 to 256" in result.stderr
-    result = run(stories_gptq_pte, "--sequences", "33")
+    result = run(stories_pte, "--sequences", "33")
     assert result.returncode == 2
     assert "'33' is not a list of conversation counts; write numbers from 1 to 32" in result.stderr
-    result = run(stories_gptq_pte, "--sequences", "2", "--quick")
+    result = run(stories_pte, "--sequences", "2", "--quick")
     assert result.returncode == 2
     assert "--sequences and --quick are different measurements" in result.stderr
 
@@ -387,11 +388,11 @@ def test_bad_counts_are_refused(stories_gptq_pte: Path, run: Run) -> None:
     [(0, "is empty: export it again"), (30, "is not a Thimble program"), (-9, "is not a Thimble")],
 )
 def test_a_file_that_is_no_model_is_refused(
-    kept: int, sentence: str, stories_gptq_pte: Path, run: Run, tmp_path: Path
+    kept: int, sentence: str, stories_pte: Path, run: Run, tmp_path: Path
 ) -> None:
     path = tmp_path / "cut.pte"
-    path.write_bytes(stories_gptq_pte.read_bytes()[:kept])
-    for words in ([path], [stories_gptq_pte, "--against", path]):
+    path.write_bytes(stories_pte.read_bytes()[:kept])
+    for words in ([path], [stories_pte, "--against", path]):
         result = run(*words)
         assert (result.returncode, result.stdout) == (2, "")
         (line,) = result.stderr.splitlines()

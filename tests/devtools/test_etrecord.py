@@ -11,12 +11,13 @@ import pytest
 import torch
 from executorch.devtools.etrecord import parse_etrecord
 from support.recorded_runs import Recorded
+from support.tiers import checked
 
 from devtools.commands.compare_models import read_weights
 from devtools.report.program import read_program
 from exporter.file.etrecord import holds_weights, save_etrecord, weights_crc32
 
-MODELS = ["stories_gptq_pte", "stories_cpu_pte"]
+MODELS = ["stories_cpu_pte", *checked(["stories_gptq_pte"])]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -32,6 +32,7 @@ def test_compare_finds_it_healthy(pte: Path, tokens: int) -> None:
     assert outcome.logits["program_beside_float"].kl < 1e-6
 
 
+@pytest.mark.check
 def test_it_is_measured_as_its_checkpoint(pte: Path) -> None:
     assert context_of(str(pte)) is None
     file, model = (open_scored(str(name), RunAs(), lambda _: None) for name in (pte, pte.parent))

@@ -14,6 +14,7 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.schema import DelegateCall, KernelCall, Tensor
 from support.recorded_runs import Recorded, etrecord_of
 from support.slow_line import SLOW, record_slow_line
+from support.tiers import checked
 
 from devtools.commands.cli import main
 from devtools.errors import BadRequest
@@ -25,7 +26,7 @@ from devtools.report.memory import plan_timeline, workspaces
 from devtools.report.op_list import Operator, OpList
 from devtools.report.program import read_program
 
-MODELS = ["embedded_cpu_pte", "embedded_pte"]
+MODELS = ["embedded_cpu_pte", *checked(["embedded_pte"])]
 LIMITS = Limits(1, 35e9, 469e9)
 
 
@@ -183,6 +184,7 @@ def test_plan_is_executorchs(pte: Path) -> None:
     assert [item.backend for item in ours.delegates] == [item.id for item in plan.delegates]
 
 
+@pytest.mark.check
 def test_memory_is_counted_byte_by_byte(embedded_pte: Path, profile: Profile) -> None:
     program = read_program(embedded_pte)
     timeline = plan_timeline(program, profile)

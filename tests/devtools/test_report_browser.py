@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.browser import Page, open_page
 from support.recorded_runs import Recorded
+from support.tiers import checked
 
 from devtools.profile import load_profile
 from devtools.profile.limits import Limits
@@ -23,7 +24,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield page
 
 
-@pytest.fixture(scope="module", params=["embedded_cpu_pte", "embedded_pte"])
+@pytest.fixture(scope="module", params=["embedded_cpu_pte", *checked(["embedded_pte"])])
 def report(
     browser: Page,
     request: pytest.FixtureRequest,

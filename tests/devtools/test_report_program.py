@@ -14,6 +14,7 @@ from devtools.report.delegation import delegation_map
 from devtools.report.program import read_program
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("ran", "given"), [("cpu", "xnnpack"), ("xnnpack", "cpu"), ("cpu", "tiny")]
 )
@@ -44,6 +45,7 @@ def test_another_programs_file_is_refused(
     )
 
 
+@pytest.mark.check
 def test_time_of_what_is_left_is_counted_once(embedded_pte: Path, recorded: Recorded) -> None:
     """Each operator at a line has its own events' time, however many reasons it has."""
     profile = load_profile(*recorded("embedded_pte"))

@@ -52,6 +52,7 @@ def assert_lines(text: str, patterns: list[str]) -> None:
     assert len(lines) == len(patterns), lines
 
 
+@pytest.mark.check
 def test_an_export_prints_only_our_lines(
     one_layer_checkpoint: Path, calibration_text: Path, cpp_build: Path, tmp_path: Path
 ) -> None:
@@ -83,8 +84,8 @@ def test_an_export_prints_only_our_lines(
     assert sorted(tmp_path.iterdir()) == [etrecord, out]
 
 
-def test_an_inspection_prints_only_our_lines(stories_gptq_pte: Path) -> None:
-    result = run_exporter("--inspect", stories_gptq_pte)
+def test_an_inspection_prints_only_our_lines(stories_cpu_pte: Path) -> None:
+    result = run_exporter("--inspect", stories_cpu_pte)
     assert result.returncode == 0 and result.stderr == ""
     titles = [line.strip() for line in result.stdout.splitlines() if line[0].isalpha()]
     assert [title for title in titles if not title.startswith("delegation: ")] == [
@@ -142,24 +143,22 @@ def test_every_tool_tells_its_version(module: str) -> None:
 
 
 @pytest.mark.parametrize("columns", ["60", "200"])
-def test_an_inspection_fits_any_width(stories_gptq_pte: Path, columns: str) -> None:
-    result = CliRunner().invoke(
-        main, ["--inspect", str(stories_gptq_pte)], env={"COLUMNS": columns}
-    )
+def test_an_inspection_fits_any_width(stories_cpu_pte: Path, columns: str) -> None:
+    result = CliRunner().invoke(main, ["--inspect", str(stories_cpu_pte)], env={"COLUMNS": columns})
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= int(columns)
-    digest = read_report(stories_gptq_pte)["text"]["sha256"]
+    digest = read_report(stories_cpu_pte)["text"]["sha256"]
     shown = "".join(line.split("│")[2].strip() for line in rows_of(result.stdout, "text"))
     assert digest in shown  # on several lines where one is too narrow
 
 
-def test_an_inspection_for_a_pipe(stories_gptq_pte: Path) -> None:
-    text = CliRunner().invoke(main, ["--inspect", str(stories_gptq_pte)]).stdout
+def test_an_inspection_for_a_pipe(stories_cpu_pte: Path) -> None:
+    text = CliRunner().invoke(main, ["--inspect", str(stories_cpu_pte)]).stdout
     assert not re.search(r" $", text, re.MULTILINE)
     facts = dict(re.findall(r"^│ (\w+) +│ (.*?) +│$", text, re.MULTILINE))
     assert facts["tie_word_embeddings"] == "yes" and facts["adapter"] == "none"
     assert (
-        "parts" not in facts and facts["sha256"] == read_report(stories_gptq_pte)["text"]["sha256"]
+        "parts" not in facts and facts["sha256"] == read_report(stories_cpu_pte)["text"]["sha256"]
     )
 
 

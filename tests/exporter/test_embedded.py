@@ -44,6 +44,7 @@ def test_the_export_says_which_model_it_is() -> None:
     assert EMBEDDED_NAME in note and "--checkpoint meta-llama/Llama-3.2-1B" in note
 
 
+@pytest.mark.check
 def test_gptq_costs_it_less_than_rounding(report: dict) -> None:
     options = ExportOptions(model="llama3", out=Path("model.pte"), scheme=Scheme("rtn4"))
     _, rounded = load_quantized(read_plan(options, Quiet()), Quiet())
@@ -54,6 +55,7 @@ def test_gptq_costs_it_less_than_rounding(report: dict) -> None:
     assert gptq["kl"] + margin < rounded.quality.kl
 
 
+@pytest.mark.check
 def test_it_speaks(cpp_build: Path, embedded_pte: Path) -> None:
     command = [cpp_build / "runner", embedded_pte, "-p", "The :mod:`json` module", "-n", "60"]
     text = subprocess.run(command, capture_output=True, check=True).stdout.decode()

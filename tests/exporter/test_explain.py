@@ -15,6 +15,7 @@ from support.adapters import save_adapter
 from support.cpu_models import TINY
 from support.model_lines import model_line
 from support.small_models import quantized_model, random_model
+from support.tiers import checked
 from torch import Tensor, nn
 from torch.export import Dim, export
 
@@ -259,7 +260,7 @@ def test_an_explanation_has_the_caches_of_each_type(explained: Explained) -> Non
     assert found["cache_sizes"] == {} and "--kv-cache" not in text
 
 
-@pytest.mark.parametrize("delegate", ["cpu", "xnnpack"])
+@pytest.mark.parametrize("delegate", ["cpu", *checked(["xnnpack"])])
 def test_its_json_says_what_the_table_says(delegate: str, explained: Explained) -> None:
     text, found = explained(delegate)
     assert found["scheme"] == "gptq4"

@@ -30,12 +30,14 @@ from quant.budget.allocate_bits import numbers_of
 from quant.scheme import Scheme
 
 
+@pytest.mark.check
 def test_the_tokens_gptq_saw_and_the_bits_it_left(stories_gptq_export: Exported) -> None:
     quantized = stories_gptq_export.result.quantization
     assert quantized.calibration_tokens == 4096
     assert quantized.size.bits_per_weight < 7  # the embedding and the head are a quarter of it
 
 
+@pytest.mark.check
 def test_the_report_in_the_file_is_the_result(stories_gptq_export: Exported) -> None:
     result = stories_gptq_export.result
     report = read_report(result.out)
@@ -66,6 +68,7 @@ def test_the_report_in_the_file_is_the_result(stories_gptq_export: Exported) -> 
     assert report["agreement"]["error"] <= report["agreement"]["tolerance"]
 
 
+@pytest.mark.check
 def test_the_report_names_the_text(stories_gptq_export: Exported, calibration_text: Path) -> None:
     report = stories_gptq_export.result.report
     assert report["text"] == {
@@ -100,6 +103,7 @@ def test_the_tokenizer_in_the_file_is_the_checkpoint_s(
     assert read_blob(stories_pte, TOKENIZER) == compiled.data
 
 
+@pytest.mark.check
 def test_the_size_of_the_file_is_estimated(
     stories_gptq_export: Exported, shared_data: Path, calibration_text: Path
 ) -> None:
@@ -143,6 +147,7 @@ def test_a_file_and_its_etrecord_need_room_together(
         require_room(plan)
 
 
+@pytest.mark.check
 def test_float_is_stored_as_float(stories_export: Exported) -> None:
     quality = stories_export.result.quantization.quality
     assert quality is not None
@@ -151,6 +156,7 @@ def test_float_is_stored_as_float(stories_export: Exported) -> None:
     assert stories_export.result.delegation.linears_delegated == 36
 
 
+@pytest.mark.check
 def test_gptq_is_closer_to_float_than_rounding(
     stories_gptq_export: Exported, shared_data: Path, calibration_text: Path
 ) -> None:

@@ -31,8 +31,8 @@ SCHEMA = Path(__file__).resolve().parents[2] / "exporter" / "schemas" / "integri
 
 
 @pytest.fixture
-def copied(stories_gptq_pte: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(stories_gptq_pte, tmp_path / "copy.pte"))
+def copied(stories_pte: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(stories_pte, tmp_path / "copy.pte"))
 
 
 def _flip(path: Path, position: int, mask: int = 0x10) -> None:
@@ -43,10 +43,10 @@ def _flip(path: Path, position: int, mask: int = 0x10) -> None:
         file.write(bytes([byte ^ mask]))
 
 
-def test_stock_executorch_reads_the_named_data(stories_gptq_pte: Path) -> None:
+def test_stock_executorch_reads_the_named_data(stories_pte: Path) -> None:
     from executorch.exir._serialize._program import deserialize_pte_binary
 
-    named_data = deserialize_pte_binary(stories_gptq_pte.read_bytes()).named_data
+    named_data = deserialize_pte_binary(stories_pte.read_bytes()).named_data
     assert named_data is not None
     stored = {
         name: bytes(named_data.buffers[entry.buffer_index])
@@ -55,23 +55,23 @@ def test_stock_executorch_reads_the_named_data(stories_gptq_pte: Path) -> None:
     ours = {name for name in stored if name.startswith("thimble.")}
     assert ours == {TOKENIZER, REPORT}  # stories260K has no chat template
     for name in ours:
-        assert stored[name] == read_blob(stories_gptq_pte, name)
+        assert stored[name] == read_blob(stories_pte, name)
     assert stored[TOKENIZER][4:8] == b"THTK"
 
 
-def test_our_blobs_are_aligned(stories_gptq_pte: Path) -> None:
-    for item in verify(stories_gptq_pte, everything=True):
+def test_our_blobs_are_aligned(stories_pte: Path) -> None:
+    for item in verify(stories_pte, everything=True):
         if item.name.startswith("thimble."):
             assert item.offset % 16 == 0
 
 
-def test_the_ranges_tile_the_file(stories_gptq_pte: Path) -> None:
-    ranges = verify(stories_gptq_pte, everything=True)
+def test_the_ranges_tile_the_file(stories_pte: Path) -> None:
+    ranges = verify(stories_pte, everything=True)
     at = 0
     for item in ranges:
         assert item.offset == at and item.size > 0
         at += item.size
-    data = stories_gptq_pte.read_bytes()
+    data = stories_pte.read_bytes()
     length, crc, magic = struct.unpack("<II8s", data[-FOOTER:])
     assert at == len(data) - FOOTER - length
     assert magic == b"THIMBLE1"
@@ -82,8 +82,8 @@ def test_the_ranges_tile_the_file(stories_gptq_pte: Path) -> None:
     assert all(item.at_load == (item.name != "weights") for item in ranges)
 
 
-def test_flatc_reads_the_record_by_the_schema(stories_gptq_pte: Path, tmp_path: Path) -> None:
-    data = stories_gptq_pte.read_bytes()
+def test_flatc_reads_the_record_by_the_schema(stories_pte: Path, tmp_path: Path) -> None:
+    data = stories_pte.read_bytes()
     length = struct.unpack("<I", data[-FOOTER : -FOOTER + 4])[0]
     record = tmp_path / "integrity.bin"
     record.write_bytes(data[-FOOTER - length : -FOOTER])
@@ -94,7 +94,7 @@ def test_flatc_reads_the_record_by_the_schema(stories_gptq_pte: Path, tmp_path: 
     assert read["version"] == 1
     assert read["file_size"] == len(data) - FOOTER - length
     defaults = {"offset": 0, "size": 0, "crc32": 0, "at_load": False}
-    expected = [asdict(item) for item in verify(stories_gptq_pte, everything=False)]
+    expected = [asdict(item) for item in verify(stories_pte, everything=False)]
     assert [{**defaults, **item} for item in read["ranges"]] == expected
 
 
@@ -214,6 +214,6 @@ def test_a_report_fills_its_place_and_not_more() -> None:
         encode_report({"x": "a" * (REPORT_BYTES - frame + 1)})
 
 
-def test_a_blob_that_is_not_there(stories_gptq_pte: Path) -> None:
+def test_a_blob_that_is_not_there(stories_pte: Path) -> None:
     with pytest.raises(ExportError, match=r"has no thimble\.chat_template; export it again"):
-        read_blob(stories_gptq_pte, "thimble.chat_template")
+        read_blob(stories_pte, "thimble.chat_template")

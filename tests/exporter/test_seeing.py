@@ -13,7 +13,7 @@ from PIL import Image
 from support import seeing_models as models
 from support.exported import Quiet
 from support.pictures import picture
-from support.tiers import soaked_rows
+from support.tiers import checked, soaked_rows
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
@@ -47,7 +47,7 @@ def export(directory: Path, name: str = "m.pte", **options: Any) -> Any:
     )
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=[*KINDS[:1], *checked(KINDS[1:])])
 def exported(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> tuple[Path, Any, Path]:

@@ -249,6 +249,7 @@ def test_tiktoken_ranks_of_an_unknown_model_are_refused(tmp_path: Path) -> None:
         compile_tokenizer(tmp_path)
 
 
+@pytest.mark.check
 def test_qwens_ranks(tmp_path: Path, cpp_build: Path) -> None:
     """As many ranks as Qwen's file has are read as its code does: form C, single digits."""
     write_ranks(tmp_path / "qwen.tiktoken", 151643)

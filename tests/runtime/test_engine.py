@@ -252,9 +252,9 @@ def test_what_a_callback_raises_is_raised_at_the_end(
     assert len(calls) == 1
 
 
-def test_what_is_not_possible(embedded_cpu_pte: Path, embedded_pte: Path, cpp_build: Path) -> None:
+def test_what_is_not_possible(embedded_cpu_pte: Path, stories_pte: Path, cpp_build: Path) -> None:
     with pytest.raises(RunnerError, match="cannot run several sequences.*--delegate cpu"):
-        Engine(Runner(embedded_pte))
+        Engine(Runner(stories_pte))
     for wrong in ({"sequences": 0}, {"sequences": 33}, {"queue_size": 0}, {"prompt_rows": 0}):
         with pytest.raises(RunnerError, match="must be from 1 to"):
             Engine(Runner(embedded_cpu_pte), **wrong)

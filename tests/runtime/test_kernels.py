@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from support.kernel_programs import PROGRAMS, SOURCES
-from support.tiers import soaked
+from support.tiers import checked, soaked
 from torchao.quantization.quant_primitives import (
     MappingType,
     choose_qparams_affine,
@@ -69,8 +69,14 @@ def runs_in(directory: Path, *prefix: str, one_of: int = 1) -> Run:
 
 
 @pytest.fixture(scope="session")
+def some(cpp_build: Path) -> Run:
+    """Runs a test program of the host's build, with some of its shapes."""
+    return runs_in(cpp_build, one_of=8)
+
+
+@pytest.fixture(scope="session")
 def host(cpp_build: Path) -> Run:
-    """Runs a test program of the host's build."""
+    """The same with all."""
     return runs_in(cpp_build)
 
 
@@ -80,7 +86,7 @@ def arm(aarch64_build: Path) -> Run:
     return runs_in(aarch64_build, QEMU, "-cpu", "max", one_of=4)
 
 
-@pytest.fixture(scope="session", params=["host", pytest.param("arm", marks=pytest.mark.check)])
+@pytest.fixture(scope="session", params=["some", *checked(["host", "arm"])])
 def run(request: pytest.FixtureRequest) -> Run:
     return request.getfixturevalue(request.param)
 

@@ -47,6 +47,7 @@ def test_the_runners_example(cpp_build: Path, directory: Path) -> None:
     assert re.search(r"\n\d+ tokens a second\n$", said)
 
 
+@pytest.mark.check
 def test_the_runners_other_examples(cpp_build: Path, directory: Path) -> None:
     """All but those that need a chat template, an adapter, a server or another kind of file."""
     pages = ["README.md", "SESSIONS.md", *(f"{place}/README.md" for place in PLACES)]

@@ -134,9 +134,9 @@ def test_a_draft_for_another_model(
         Runner(embedded_cpu_pte, draft=tmp_path / "nothing.pte")
 
 
-def test_only_the_cpu_delegate_verifies(embedded_pte: Path, cpp_build: Path) -> None:
+def test_only_the_cpu_delegate_verifies(stories_pte: Path, cpp_build: Path) -> None:
     with pytest.raises(RunnerError, match="cannot verify drafts.*--delegate cpu"):
-        Runner(embedded_pte, draft="ngram")
+        Runner(stories_pte, draft="ngram")
 
 
 def test_the_command(embedded_cpu_pte: Path, cpp_build: Path, tmp_path: Path) -> None:

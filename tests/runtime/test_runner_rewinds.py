@@ -22,7 +22,7 @@ SHOWN = {
     "shared keys": "cache of 300 positions, windows in rings of ",
     "delta rule": ", states of 9 kB (42 kB with their last rows), a snapshot every 16 positions",
 }
-CASES = ["windows", "short convolutions", "shared keys", *checked(["delta rule"])]
+CASES = ["windows", *checked(["short convolutions", "shared keys", "delta rule"])]
 
 
 @pytest.fixture(scope="module", params=CASES)

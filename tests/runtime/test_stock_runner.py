@@ -81,7 +81,7 @@ def recomputing(model: CausalLM) -> Step:
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-@pytest.mark.parametrize("file", ["stories_pte", "stories_gptq_pte"])
+@pytest.mark.parametrize("file", ["stories_pte", "stories_pte"])
 def test_stock_generates_the_tokens_of_the_model(
     file: str,
     prompt: str,
@@ -124,10 +124,10 @@ def test_the_runner_of_this_package_generates_the_same(
             assert ours == "".join(generate(stories_pte, prompt))
 
 
-def test_stock_reads_the_facts(stories_gptq_pte: Path) -> None:
+def test_stock_reads_the_facts(stories_pte: Path) -> None:
     from executorch.extension.pybindings.portable_lib import _load_for_executorch
 
-    module = _load_for_executorch(str(stories_gptq_pte))
+    module = _load_for_executorch(str(stories_pte))
     facts = {
         name: module.run_method(name, ()) for name in module.method_names() if name != "forward"
     }
@@ -143,10 +143,10 @@ def test_stock_reads_the_facts(stories_gptq_pte: Path) -> None:
     }
 
 
-def test_the_forward_method_has_two_inputs_and_one_output(stories_gptq_pte: Path) -> None:
+def test_the_forward_method_has_two_inputs_and_one_output(stories_pte: Path) -> None:
     from executorch.extension.pybindings.portable_lib import _load_for_executorch
 
-    meta = _load_for_executorch(str(stories_gptq_pte)).method_meta("forward")
+    meta = _load_for_executorch(str(stories_pte)).method_meta("forward")
     assert meta.num_inputs() == 2 and meta.num_outputs() == 1
     assert list(meta.input_tensor_meta(0).sizes()) == [1, 512]
     assert list(meta.input_tensor_meta(1).sizes()) == [1]
