@@ -1,5 +1,4 @@
-"""Several delegates in order of preference: each takes what it can, the rest goes to the next, and
-the report says what went where and why the rest did not, by source line."""
+"""Several delegates in order of preference: what goes where, and why the rest does not, by line."""
 
 import re
 import subprocess

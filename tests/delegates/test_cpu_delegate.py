@@ -153,6 +153,7 @@ def test_more_threads_than_blocks(cpp_build: Path, int8_pte: Path, kernels: str)
         assert tell_story(cpp_build, int8_pte, kernels, threads) == expected
 
 
+@pytest.mark.check
 def test_the_embedded_model_generates_the_same(cpp_build: Path, embedded_cpu_pte: Path) -> None:
     stories = {tell_story(cpp_build, embedded_cpu_pte, name, 2) for name in usable_kernels()}
     assert len(stories) == 1

@@ -180,6 +180,7 @@ def test_all_peepholes_together(fused: Run) -> None:
 OF_DECODERS = [peephole for peephole in PEEPHOLES if peephole is not activate_in_place]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "without", [OF_DECODERS[0], *checked(OF_DECODERS[1:])], ids=lambda peephole: peephole.__name__
 )

@@ -111,6 +111,7 @@ def test_the_ring_is_small(lowered: Path, tmp_path: Path) -> None:
     assert {each.positions for each in whole} == {CONTEXT}
 
 
+@pytest.mark.check
 def test_numpy_reads_the_op_list_alike(lowered: Path, wanted: Tensor, tmp_path: Path) -> None:
     (call,) = read_calls(lowered, tmp_path)
     assert isinstance(call, OpList)

@@ -68,6 +68,7 @@ def healthy(cpu_pte: Path, two_layers: Path) -> Outcome:
     return compare(ask(cpu_pte, two_layers))
 
 
+@pytest.mark.check
 def test_a_healthy_program_departs_nowhere(healthy: Outcome) -> None:
     assert healthy.wrong is None and healthy.odd == []
     assert healthy.comparison.unmatched == []

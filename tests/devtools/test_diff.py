@@ -268,8 +268,8 @@ def test_a_phase_that_one_side_has_not(runs: dict[str, Path]) -> None:
     assert note == "decode is not compared: short.etdp holds only prefill (1)"
 
 
-def test_refuses_the_record_of_another_model(runs: dict[str, Path], stories_cpu_pte: Path) -> None:
-    other = etrecord_of(stories_cpu_pte)
+def test_refuses_the_record_of_another_model(runs: dict[str, Path], embedded_cpu_pte: Path) -> None:
+    other = etrecord_of(embedded_cpu_pte)
     outcome = diff(runs["a"], runs["again"], "--etrecord", runs["etrecord"], "--etrecord-b", other)
     assert outcome.exit_code == 2 and outcome.stdout == ""
     assert "was recorded from another program than" in outcome.stderr

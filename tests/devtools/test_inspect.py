@@ -130,6 +130,7 @@ def test_json_adds_up(pair: tuple[str, str], tmp_path: Path) -> None:
             assert all(row["verdict"] is None for row in rows)  # no limits were given
 
 
+@pytest.mark.check
 def test_work_adds_up_to_the_same_in_every_view(recorded: Recorded) -> None:
     """Also that of operators whose time the backend rounded down to nothing."""
     profile = load_profile(*recorded("embedded_pte"))

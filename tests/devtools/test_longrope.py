@@ -44,6 +44,7 @@ def test_it_is_measured_as_its_checkpoint(pte: Path) -> None:
     assert "".join(file.generate(prompt, 40)) == "".join(model.generate(prompt, 40))
 
 
+@pytest.mark.check
 @torch.no_grad()
 def test_eager_caches_have_one_table(pte: Path) -> None:
     model = loaded(open_checkpoint(pte.parent))

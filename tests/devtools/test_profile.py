@@ -64,7 +64,7 @@ def test_times_add_up_to_the_wall(recorded: Recorded, name: str) -> None:
         assert sum(row.self_ns for row in rows) == sum(call.wall_ns for call in calls)
 
 
-@pytest.mark.parametrize("name", ["embedded_pte", "embedded_cpu_pte"])
+@pytest.mark.parametrize("name", ["embedded_cpu_pte", *checked(["embedded_pte"])])
 def test_lines_say_what_the_source_says(recorded: Recorded, name: str) -> None:
     profile = load_profile(*recorded(name))
     root = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ def test_lines_say_what_the_source_says(recorded: Recorded, name: str) -> None:
                 assert source[line.number - 1].strip() == line.text
 
 
-@pytest.mark.parametrize("name", ["embedded_pte", "embedded_cpu_pte"])
+@pytest.mark.parametrize("name", ["embedded_cpu_pte", *checked(["embedded_pte"])])
 def test_what_a_decoder_layer_is_made_of(recorded: Recorded, name: str) -> None:
     profile = load_profile(*recorded(name))
     (prefill,) = profile.calls_of(Phase.PREFILL)
@@ -122,6 +122,7 @@ def test_frame_is_the_inspectors(recorded: Recorded, name: str) -> None:
         pandas.testing.assert_frame_equal(inspector_frame(etdump, etrecord, units), expected)
 
 
+@pytest.mark.check
 def test_records_are_what_executorch_reads(recorded: Recorded) -> None:
     path, _ = recorded("stories_gptq_pte")
     expected = deserialize_from_etdump_flatcc(path.read_bytes())

@@ -78,6 +78,7 @@ def test_forced_kernels_are_named(cpp_build: Path, stories_cpu_pte: Path, tmp_pa
     assert dict(facts)["kernels"] == "scalar"
 
 
+@pytest.mark.check
 def test_a_run_of_another_delegate_tells_what_it_can(recorded: Recorded) -> None:
     facts = dict(run_facts(load_profile(*recorded("stories_gptq_pte"))))
     assert facts["kernels"] == "XnnpackBackend" and facts["threads"] == "1"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from support.recorded_runs import PROMPT, TOKENS, etrecord_of
+from support.tiers import checked
 
 from devtools.commands.cli import main
 from devtools.profile import Profile, load_profile
@@ -19,7 +20,7 @@ NEEDED = {"X": {"ts", "dur", "tid", "args"}, "M": {"args"}}
 FLOWS = {"s", "t", "f"}
 
 
-@pytest.fixture(scope="module", params=["embedded_cpu_pte", "embedded_pte"])
+@pytest.fixture(scope="module", params=["embedded_cpu_pte", *checked(["embedded_pte"])])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -109,6 +109,7 @@ def test_values_that_are_not_finite_are_said(options: ExportOptions, tmp_path: P
         write_texts(open_checkpoint(tmp_path), [(1,)], 4, Scheme("none"), None, Quiet())
 
 
+@pytest.mark.check
 def test_what_needs_no_own_text_gets_none(
     options: ExportOptions, checkpoint: Checkpoint, shipped: Text, tmp_path: Path
 ) -> None:

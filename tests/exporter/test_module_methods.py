@@ -46,6 +46,7 @@ def program(pte: Path, cpp_build: Path) -> Iterator[Program]:
         yield opened
 
 
+@pytest.mark.check
 @torch.no_grad()
 def test_each_method_computes_what_its_module_does(program: Program) -> None:
     assert program.methods == NAMES and program.name == "embed"
@@ -71,6 +72,7 @@ def test_weights_are_stored_once(pte: Path, tmp_path: Path) -> None:
     assert pte.stat().st_size - reports < 1.1 * one
 
 
+@pytest.mark.check
 def test_methods_share_what_they_keep(program: Program) -> None:
     remember, recall = program.method("remember"), program.method("recall")
     apart = program.method("remember_apart")
@@ -87,6 +89,7 @@ def test_methods_share_what_they_keep(program: Program) -> None:
     assert numbers() == [2.0, 4.0, FIRST + 1]
 
 
+@pytest.mark.check
 def test_the_runner_runs_a_method(cpp_build: Path, pte: Path, tmp_path: Path) -> None:
     rows, scores = tmp_path / "rows.npy", tmp_path / "scores.npy"
     np.save(rows, np.full((1, 2, WIDTH), 0.5, np.float32))
@@ -106,6 +109,7 @@ def test_the_runner_runs_a_method(cpp_build: Path, pte: Path, tmp_path: Path) ->
     assert list(profile.groups) == ["run score"]
 
 
+@pytest.mark.check
 def test_a_profile_tells_methods_apart(program: Program, pte: Path, tmp_path: Path) -> None:
     program.start_recording()
     score = program.method("score")

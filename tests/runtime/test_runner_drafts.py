@@ -43,6 +43,7 @@ def test_the_text_is_the_same(short_pte: Path, prompt: str, sampling: dict[str, 
         assert told(runner, prompt, sampling) == expected
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("sampling", [SAMPLINGS[1], *checked([SAMPLINGS[0], SAMPLINGS[2]])])
 def test_the_text_of_a_trained_model_is_the_same(
     embedded_cpu_pte: Path, cpp_build: Path, sampling: dict[str, float]

@@ -240,6 +240,7 @@ def test_reasoning_that_the_prompt_begins(
     assert result.stdout == "\n" and "within the model's reasoning" in result.stderr
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("form", "may_end_it"),
     [
