@@ -9,8 +9,8 @@
 
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/variants.h"
-#include "kernels/shared/half.h"
 #include "tests/cases.h"
+#include "tests/kernels/cached.h"
 #include "tests/kernels/problem.h"
 
 namespace {
@@ -20,6 +20,7 @@ using thimble::test::AlignedBuffer;
 using thimble::test::Case;
 using thimble::test::expect;
 using thimble::test::Numbers;
+using thimble::test::stored;
 
 constexpr double kEpsilon = 0x1p-24;
 constexpr CacheType kTypes[] = {CacheType::kFloat16, CacheType::kFloat32, CacheType::kInt8,
@@ -36,22 +37,6 @@ struct Shape {
 
 /// Whether attention runs as one call, or split by split.
 enum class Parts { kOne, kSplits };
-
-/// What the cache makes of one head's numbers, and attention of a query of a cache of integers.
-std::vector<float> stored(const float* x, size_t count, CacheType type) {
-  std::vector<float> result(x, x + count);
-  float largest = 0;
-  for (float value : result) largest = std::fmax(largest, std::fabs(value));
-  const float scale = largest / (type == CacheType::kInt4 ? 15 : 127);
-  for (float& value : result) {
-    if (type == CacheType::kFloat16) value = half_to_float(float_to_half(value));
-    if (type == CacheType::kInt8)
-      value = scale < FLT_MIN ? 0 : std::nearbyint(value * (1 / scale)) * scale;
-    const float n = std::nearbyint(std::fma(value, 7.5f / largest, 7.5f));
-    if (type == CacheType::kInt4) value = scale < FLT_MIN ? 0 : (2 * n - 15) * scale;
-  }
-  return result;
-}
 
 /// A call of attention on random numbers; what the cache does not hold yet is NaN.
 class Problem {
@@ -336,11 +321,11 @@ bool windows_alone() {
 bool blocks() {
   for (size_t window : {0, 7, 64, 100})
     for (size_t block : {3, 16, 50, 300})
-      for (const Shape& shape : {Shape{20, 1, 16, 0}, Shape{33, 4, 32, 500}, Shape{90, 3, 16, 60}})
-        if (!check({shape.tokens, shape.heads, shape.head_dim, shape.start_pos, window, 0, 0, false,
-                    block},
-                   1.0f))
-          return false;
+      for (Shape shape : {Shape{20, 1, 16, 0}, Shape{33, 4, 32, 500}, Shape{90, 3, 16, 60}}) {
+        shape.window = window;
+        shape.block = block;
+        if (!check(shape, 1.0f)) return false;
+      }
   return true;
 }
 
