@@ -45,6 +45,8 @@ class SightSpec(LayerSizes):
         scale_factor: patches of a square's side; a square is a row of the output.
         text_size: numbers of what the language model reads as a row, its hidden_size.
         image_token_id: the token that stands where a row does.
+        both_ways: whether the rows of a picture attend to those behind them, too, in the language
+            model.
     """
 
     model_type: str
@@ -54,6 +56,7 @@ class SightSpec(LayerSizes):
     vocab_size: int
     image_token_id: int
     tie_word_embeddings: bool = False
+    both_ways: bool = False
 
     @property
     def row_size(self) -> int:

@@ -21,7 +21,7 @@ from exporter.plan.plan import Plan, empty_model
 from exporter.plan.requirements import require_supported
 from exporter.plan.rotary_notes import rotary_notes
 from exporter.plan.widths import choose_default_widths, within_budget
-from exporter.seeing.sight import open_sight, picture_note
+from exporter.seeing.sight import Sight, open_sight, picture_note
 from exporter.text.calibration import with_own_text
 from exporter.text.prepare import NO_TEXT, prepare_text, with_pictures
 from quant.cache.store import Cache, default_size
@@ -47,6 +47,7 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
         plan = replace(plan, sight=sight, text=text)
         listener.note(picture_note(sight, plan.max_context_len))
         _require_unrotated_rows(plan)
+        _require_whole_pictures(plan, sight)
     else:
         _refuse_vision_options(options)
     if plan.text.template_fault:
@@ -160,6 +161,19 @@ def _require_unrotated_rows(plan: Plan) -> None:
         raise ExportError(
             f"rotation={plan.scheme.choice.rotation} rotates what the layers read, which the rows "
             "of pictures are not; use another rotation, or leave pictures out with --no-vision."
+        )
+
+
+def _require_whole_pictures(plan: Plan, sight: Sight) -> None:
+    """
+    Raises:
+        ExportError: rows of a picture attend to each other, and a step does not take all.
+    """
+    rows = sight.spec.rows(sight.settings.side)
+    if sight.spec.both_ways and rows > plan.max_seq_len:
+        raise ExportError(
+            f"The {rows} rows of a picture are read in one step, but --max-seq-len "
+            f"{plan.max_seq_len} is less; allow {rows} or more."
         )
 
 

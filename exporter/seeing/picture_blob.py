@@ -11,7 +11,7 @@ from exporter.seeing.question import Question
 from exporter.seeing.towers import TowerSpec
 
 PICTURE = "thimble.picture"  # the name of the blob in a file
-_VERSION, _PATCH_VERSION, _NEWEST_VERSION = 1, 2, 3
+_VERSION, _PATCH_VERSION, _TURNED_VERSION, _NEWEST_VERSION = 1, 2, 3, 4
 _IDENTIFIER = b"THPI"
 _NO_QUESTION = Question()
 
@@ -42,6 +42,9 @@ def write_picture(
     if isinstance(spec, qwen_sight.TowerSpec):
         axes = builder.CreateNumpyVector(np.array(spec.axes, np.uint8))
     if axes is not None or question_place is not None:
+        version = _TURNED_VERSION
+    row_place = builder.CreateString(text.row_place) if text.row_place else None
+    if row_place is not None or spec.both_ways:
         version = _NEWEST_VERSION
     root = table(
         builder,
@@ -60,6 +63,8 @@ def write_picture(
         patches,
         axes,
         question_place,
+        row_place,
+        Flag(spec.both_ways),
     )
     builder.Finish(root, file_identifier=_IDENTIFIER)
     return bytes(builder.Output())

@@ -21,7 +21,12 @@ _PROCESSOR, _PICTURES = "processor_config.json", "preprocessor_config.json"
 _TOKENIZER = "tokenizer_config.json"
 _OF_PATCHES = "Lfm2VlImageProcessor"
 _OF_SQUARES = "Qwen2VLImageProcessor"
-_PROCESSORS = ("Idefics3ImageProcessor", "SmolVLMImageProcessor", _OF_PATCHES, _OF_SQUARES)
+_OF_ONE_SIZE = "Gemma3ImageProcessor"
+_PROCESSORS = (
+    *("Idefics3ImageProcessor", "SmolVLMImageProcessor"),
+    *(_OF_PATCHES, _OF_SQUARES, _OF_ONE_SIZE),
+)
+_UNPADDED = (_OF_SQUARES, _OF_ONE_SIZE)
 _SUFFIXES = ("Fast", "Pil")  # of the same one, by what computes it
 _MUST_BE = dict.fromkeys(("do_convert_rgb", "do_resize", "do_rescale", "do_normalize"), True)
 _FILTERS = {1: "Lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's numbers
@@ -42,6 +47,7 @@ class PlaceText:
     before_only: str
     after_picture: str
     before_picture: str = ""
+    row_place: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,12 +89,14 @@ def read_picture_settings(directory: Path, most_rows: int = 4096) -> PictureSett
             f"{path} has image_processor_type {kind}, but only {', '.join(_PROCESSORS)} are "
             "supported; --no-vision exports the language model alone."
         )
-    padded = {} if kind == _OF_SQUARES else {"do_pad": True}
+    padded = {} if kind in _UNPADDED else {"do_pad": True}
     for name, value in {**_MUST_BE, **padded}.items():
         if fields.get(name, value) not in (value, None):
             raise ExportError(f"{path} has {name} {fields[name]}, but only {value} is supported.")
     if kind == _OF_SQUARES:
         return _settings_of_squares(directory, path, fields, most_rows)
+    if kind == _OF_ONE_SIZE:
+        return _settings_of_one_size(directory, path, fields)
     if kind == _OF_PATCHES:
         return _settings_of_patches(directory, path, fields)
     side = _edge(path, fields, "max_image_size", 364)
@@ -149,6 +157,35 @@ def _settings_of_squares(
         text=PlaceText(names["image_token"], "", "", "", "", ""),
         torch=True,
         patches=patches,
+    )
+
+
+def _settings_of_one_size(
+    directory: Path, path: Path, fields: Mapping[str, Any]
+) -> PictureSettings:
+    """Those of Gemma 3, which reads every picture as one square."""
+    if fields.get("do_pan_and_scan"):
+        raise ExportError(
+            f"{path} has do_pan_and_scan {fields['do_pan_and_scan']}, but only False is supported."
+        )
+    size = fields.get("size", {"height": 224, "width": 224})
+    side = size.get("height") if isinstance(size, dict) else None
+    if type(side) is not int or not 1 <= side <= _MOST_SIDE or size.get("width") != side:
+        raise ExportError(
+            f"{path} has size {size!r}; its height and width must be one number from 1 to "
+            f"{_MOST_SIDE}."
+        )
+    rows = _processor(directory).get("image_seq_length")
+    return PictureSettings(
+        longest_edge=0,
+        side=side,
+        tiles=False,
+        filter=_filter(path, fields, _FILTERS, 2),
+        rescale=_numbers(path, fields, "rescale_factor", 1 / 255, 1)[0],
+        mean=_numbers(path, fields, "image_mean", _STANDARD, 3),
+        std=_numbers(path, fields, "image_std", _STANDARD, 3),
+        rows=rows if isinstance(rows, int) else None,
+        text=_text_of_one(directory),
     )
 
 
@@ -259,6 +296,28 @@ def _text_of_patches(directory: Path) -> PlaceText:
         before_only="",
         after_picture=names["image_end_token"],
         before_picture=names["image_start_token"],
+    )
+
+
+def _text_of_one(directory: Path) -> PlaceText:
+    names = _token_names(
+        directory,
+        {
+            "boi_token": "<start_of_image>",
+            "eoi_token": "<end_of_image>",
+            "image_token": "<image_soft_token>",
+        },
+    )
+    place = names["boi_token"]
+    return PlaceText(
+        place=place,
+        before_tile="",
+        after_row="",
+        before_whole="",
+        before_only="",
+        after_picture=names["eoi_token"] + "\n\n",
+        before_picture="\n\n" + place,
+        row_place=names["image_token"],
     )
 
 

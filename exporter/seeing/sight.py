@@ -11,7 +11,7 @@ from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.hugging_face import NamedTensors, open_files, read_spec, stored_names
 from exporter.errors import ExportError
 from exporter.listener import Listener
-from exporter.models import siglip
+from exporter.models import gemma_sight, siglip
 from exporter.module.quantize_layers import linears_of
 from exporter.seeing.calibration import PICTURES, CalibrationTiles, read_tiles
 from exporter.seeing.picture_blob import write_picture
@@ -20,6 +20,7 @@ from exporter.seeing.towers import Tower, TowerSpec, example_of, kind_of, make_t
 from quant.measure.size import Storage
 from quant.scheme import Scheme
 
+_BELOW = "model."  # where most checkpoints keep the parts of a model
 VISION_ENCODER = "vision_encoder"  # the method, by the name that stock ExecuTorch's runner calls
 
 
@@ -85,8 +86,9 @@ def open_sight(
     settings = read_picture_settings(directory, max(context // 2, 1))
     _require_fitting(directory, spec, settings)
     files = open_files(directory)
-    starts = tuple(f"model.{part}." for part in kind.parts)
-    names = {name: name for name in stored_names(files) if name.startswith(starts)}
+    starts = tuple(f"{part}." for part in kind.parts)
+    below = {name.removeprefix(_BELOW): name for name in stored_names(files)}
+    names = {_BELOW + name: path for name, path in below.items() if name.startswith(starts)}
     weights = NamedTensors(files, names)
     family: Any = replace(kind.family, model_type=spec.model_type)
     checkpoint = Checkpoint(spec, directory, directory.resolve().name, weights, family)
@@ -143,6 +145,11 @@ def _require_fitting(directory: Path, spec: TowerSpec, settings: PictureSettings
             f"The processor of {directory} makes tiles of {settings.side} pixels, but the model "
             f"reads squares of {spec.square}; take both from the same model."
         )
+    if isinstance(spec, gemma_sight.TowerSpec) and settings.side != spec.image_size:
+        raise ExportError(
+            f"The processor of {directory} makes pictures of {settings.side} pixels, but the model "
+            f"reads {spec.image_size}; take both from the same model."
+        )
     patches = settings.patches
     own = None if patches is None else (patches.size, patches.square)
     reads = None if isinstance(spec, siglip.TowerSpec) else (spec.patch_size, spec.scale_factor)
@@ -154,6 +161,6 @@ def _require_fitting(directory: Path, spec: TowerSpec, settings: PictureSettings
     rows = spec.rows(settings.side)
     if settings.rows is not None and settings.rows != rows:
         raise ExportError(
-            f"The processor of {directory} has image_seq_len {settings.rows}, but the model makes "
-            f"{rows} rows of a tile; take both from the same model."
+            f"The processor of {directory} makes {settings.rows} places of a tile, but the model "
+            f"{rows} rows; take both from the same model."
         )

@@ -10,12 +10,12 @@ from torch import Tensor
 from exporter.catalogue.seeing import SEEING
 from exporter.catalogue.weight_files import CONFIG
 from exporter.json_object import read_object
-from exporter.models import qwen_sight, siglip, siglip2
+from exporter.models import gemma_sight, qwen_sight, siglip, siglip2
 from exporter.models.family import Family
 from exporter.module.shorter import Shorter
 from exporter.seeing.picture_settings import PictureSettings
 
-Tower = siglip.Tower | siglip2.Tower | qwen_sight.Tower
+Tower = siglip.Tower | gemma_sight.Tower | siglip2.Tower | qwen_sight.Tower
 TowerSpec = siglip.TowerSpec | siglip2.TowerSpec | qwen_sight.TowerSpec
 
 
@@ -23,7 +23,7 @@ TowerSpec = siglip.TowerSpec | siglip2.TowerSpec | qwen_sight.TowerSpec
 class Kind:
     """
     Attributes:
-        parts: of a checkpoint, by their names below model.
+        parts: of a checkpoint, by their names, or those below model.
     """
 
     family: Family[Any]
@@ -31,6 +31,7 @@ class Kind:
 
 
 _KINDS = {
+    "gemma_sight": Kind(gemma_sight.FAMILY, gemma_sight.PARTS),
     "siglip": Kind(siglip.FAMILY, siglip.PARTS),
     "siglip2": Kind(siglip2.FAMILY, siglip2.PARTS),
     "qwen_sight": Kind(qwen_sight.FAMILY, qwen_sight.PARTS),
@@ -44,6 +45,8 @@ def kind_of(directory: Path) -> Kind:
 
 def make_tower(spec: TowerSpec) -> Tower:
     """Returns the module, with the weights that a checkpoint has."""
+    if isinstance(spec, gemma_sight.TowerSpec):
+        return gemma_sight.Tower(spec)
     if isinstance(spec, siglip.TowerSpec):
         return siglip.Tower(spec)
     if isinstance(spec, qwen_sight.TowerSpec):

@@ -7,6 +7,7 @@ import io
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -195,7 +196,9 @@ def settings() -> list[bytes]:
         for one in patches
     ]
     tiled = PictureSettings(64, 16, True, 1, 1 / 255, (0.5,) * 3, (0.5,) * 3, 4, text)
+    one_size = replace(tiled, longest_edge=0, tiles=False, text=replace(text, row_place="<row>"))
     return [
+        write_picture(one_size, replace(tower, both_ways=True)),
         *(
             write_picture(one, tower, Question("Look: ", "?", "<image>"))
             for one in (*seeing, tiled)

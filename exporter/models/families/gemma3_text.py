@@ -11,7 +11,7 @@ from exporter.models.fields import count, flag, layer_kinds, refuse
 from exporter.models.rotary_config import rotary_by_kind
 from exporter.models.spec import DecoderSpec
 
-_DEFAULTS = {
+DEFAULTS = {
     **gemma2.DEFAULTS,
     "vocab_size": 262208,
     "max_position_embeddings": 131072,
@@ -22,7 +22,7 @@ _DEFAULTS = {
 
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
-    fields = {**_DEFAULTS, **config}
+    fields = {**DEFAULTS, **config}
     refuse(fields, "attn_logit_softcapping")
     bias = flag(fields, "attention_bias")
     pattern = count(fields, "sliding_window_pattern", 6)

@@ -78,7 +78,7 @@ Status Embedder::embed(const std::vector<std::string_view>& texts,
       segments.clear();
     }
     tokens.insert(tokens.end(), own.begin(), own.end());
-    segments.push_back({-1, 0, static_cast<int64_t>(own.size()), 0, nullptr, 0});
+    segments.push_back({-1, 0, static_cast<int64_t>(own.size()), 0, nullptr, 0, nullptr});
   }
   if (segments.empty()) return {};
   return call(tokens, segments, rows + (texts.size() - segments.size()) * width(), counts);

@@ -190,7 +190,20 @@ std::vector<SequenceRows> Engine::next_rows() {
       divide(ready, turn_ % ready.size(), prompt_share_.rows(answers_s(answers)));
   for (SequenceRows& part : parts) part.sequence = group[part.sequence];
   ++turn_;
+  if (sight_ != nullptr) keep_pictures_whole(&parts);
   return parts;
+}
+
+void Engine::keep_pictures_whole(std::vector<SequenceRows>* parts) const {
+  int64_t rows = 0;
+  for (SequenceRows& part : *parts) {
+    part.rows = sight_->step(running_[part.sequence]->next(), 0, part.rows);
+    rows += static_cast<int64_t>(part.rows);
+  }
+  if (rows <= model_->program().max_seq_len()) return;
+  *parts = {*std::max_element(parts->begin(), parts->end(), [](const auto& one, const auto& other) {
+    return one.rows < other.rows;
+  })};
 }
 
 Status Engine::add_drafts(std::vector<SequenceRows>* parts) {
@@ -250,7 +263,7 @@ Result<const float*> Engine::run(const std::vector<SequenceRows>& parts) {
     const size_t logit_rows = part.gets_logits ? 1 + part.draft.size() : 0;
     segments.push_back({slot.cache, static_cast<int64_t>(slot.tokens.size()),
                         static_cast<int64_t>(read.size()), static_cast<int64_t>(logit_rows),
-                        nullptr, 0});
+                        nullptr, 0, nullptr});
     if (sight_ != nullptr) {
       Result<RowPositions> own = positions_behind(*sight_, slot.tokens, {read.begin(), read.end()});
       if (!own.ok()) return own.status();

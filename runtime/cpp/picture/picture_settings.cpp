@@ -10,7 +10,7 @@
 namespace thimble {
 namespace {
 
-constexpr uint32_t kVersion = 1, kPatchVersion = 2, kNewestVersion = 3;
+constexpr uint32_t kVersion = 1, kPatchVersion = 2, kTurnedVersion = 3, kNewestVersion = 4;
 constexpr uint32_t kMostSide = 4096, kMostPatch = 256, kMostTurned = 1024, kMostAxes = 4096;
 constexpr uint32_t kMostTiles = 64;               // side by side
 constexpr size_t kMostPlaces = size_t{1} << 16;   // bytes, of the text of a tile
@@ -40,7 +40,9 @@ enum Field {
   kTorch,
   kPatches,
   kAxes,
-  kQuestionPlace
+  kQuestionPlace,
+  kRowPlace,
+  kBothWays
 };
 
 enum PatchField {
@@ -127,16 +129,23 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   const FlatbufferTable patches = table.table(kPatches);
   const auto axes = table.vector<uint8_t>(kAxes);
   settings.question_place = table.string(kQuestionPlace);
-  const bool is_newest = (patches.valid() && patches.scalar<uint32_t>(kTurned) > 0) ||
+  settings.row_place = table.string(kRowPlace);
+  settings.both_ways = table.scalar<uint8_t>(kBothWays) != 0;
+  const auto longest = table.scalar<uint32_t>(kLongestEdge), side = table.scalar<uint32_t>(kSide);
+  const bool is_newest = !settings.row_place.empty() || settings.both_ways;
+  const bool is_turned = (patches.valid() && patches.scalar<uint32_t>(kTurned) > 0) ||
                          axes.size() > 0 || !settings.question_place.empty();
-  const uint32_t newest = is_newest ? kNewestVersion : patches.valid() ? kPatchVersion : kVersion;
+  const uint32_t newest = is_newest         ? kNewestVersion
+                          : is_turned       ? kTurnedVersion
+                          : patches.valid() ? kPatchVersion
+                                            : kVersion;
   const Status version =
       check_settings_version("pictures", table.scalar<uint32_t>(kVersionField), newest);
   if (!version.ok()) return version;
   if (patches.valid() && !read_patches(patches, &settings.patches)) return damaged("its patches");
-  const auto longest = table.scalar<uint32_t>(kLongestEdge), side = table.scalar<uint32_t>(kSide);
-  if ((longest < 1 && !patches.valid()) || longest > kMostSide || side < 1 || side > kMostSide ||
-      longest > uint64_t{kMostTiles} * side) {
+  settings.tiles = table.scalar<uint8_t>(kTiles) != 0;
+  if ((longest < 1 && !patches.valid() && (settings.tiles || !is_newest)) || longest > kMostSide ||
+      side < 1 || side > kMostSide || longest > uint64_t{kMostTiles} * side) {
     return damaged("a tile of " + std::to_string(side) + " pixels");
   }
   if (patches.valid() && side % settings.patches.unit() != 0) return damaged("a tile's patches");
@@ -153,7 +162,6 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   }
   settings.longest_edge = longest;
   settings.side = side;
-  settings.tiles = table.scalar<uint8_t>(kTiles) != 0;
   settings.filter = static_cast<Filter>(filter);
   settings.reference = table.scalar<uint8_t>(kTorch) ? Reference::kTorch : Reference::kPillow;
   settings.rescale = table.scalar<double>(kRescale);
@@ -172,7 +180,8 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   settings.before_picture = table.string(kBeforePicture);
   if (settings.question_place.empty()) settings.question_place = settings.place;
   if (settings.rows < 1 || settings.place.empty()) return damaged("no place for a picture");
-  if (settings.rows > kMostPlaces / settings.place.size()) {
+  if (settings.row_place.empty()) settings.row_place = settings.place;
+  if (settings.rows > kMostPlaces / settings.row_place.size()) {
     return damaged(std::to_string(settings.rows) + " places for a picture");
   }
   return settings;
@@ -182,7 +191,7 @@ std::string PictureSettings::text(size_t rows_of_tiles, size_t columns,
                                   size_t rows_of_whole) const {
   std::string text = before_picture;
   const auto add_places = [&](size_t count) {
-    for (size_t i = 0; i < count; ++i) text += place;
+    for (size_t i = 0; i < count; ++i) text += row_place;
   };
   for (size_t row = 1; row <= rows_of_tiles; ++row) {
     for (size_t column = 1; column <= columns; ++column) {

@@ -34,16 +34,18 @@ struct PictureSettings {
   /// Fails with a sentence if the bytes are damaged, or of another kind or version.
   static Result<PictureSettings> load(const uint8_t* data, size_t size);
 
-  size_t longest_edge = 0;  ///< to which a picture is resized first, pixels; without patches
-  size_t side = 0;          ///< of a tile, pixels
-  bool tiles = false;       ///< whether a picture is cut into tiles
+  /// To which a picture is resized first, pixels; 0: it is not, and not cut either.
+  size_t longest_edge = 0;
+  size_t side = 0;     ///< of a tile, pixels
+  bool tiles = false;  ///< whether a picture is cut into tiles
   Filter filter = Filter::kLanczos;
   Reference reference = Reference::kPillow;
   double rescale = 0;
   std::array<float, 3> mean{}, std{};
-  size_t rows = 0;    ///< of numbers, that a tile becomes
-  int32_t token = 0;  ///< that stands for each of them
-  std::string place;  ///< its text
+  size_t rows = 0;        ///< of numbers, that a tile becomes
+  int32_t token = 0;      ///< that stands for each of them
+  std::string place;      ///< where a picture stands in a prompt
+  std::string row_place;  ///< the text of `token`
   std::string before_picture, before_tile, after_row, before_whole, before_only, after_picture;
   std::string before_question, after_question;
   std::string question_place;  ///< what stands there for each picture
@@ -51,6 +53,8 @@ struct PictureSettings {
   /// By which of a row's positions, in time, down and across, each pair of a head rotates; further
   /// pairs as the last. Empty: by its position in the text.
   std::vector<uint8_t> axes;
+  /// Whether the rows of a picture attend to those behind them, too, of the same picture.
+  bool both_ways = false;
 
   /// What stands in a text for a picture of so many rows and columns of tiles; 0: the whole alone.
   /// \param rows_of_whole of numbers, that it becomes.

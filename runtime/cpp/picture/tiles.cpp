@@ -51,6 +51,10 @@ void Tiles::cut_resized(const Picture& picture) {
   const auto resized_to = [&](const Picture& from, Size to) {
     return resize(from, to.width, to.height, settings_.filter, settings_.reference);
   };
+  if (settings_.longest_edge == 0) {
+    whole_ = resized_to(picture, {side, side});
+    return;
+  }
   Picture resized = resized_to(picture, with_longest(picture, settings_.longest_edge));
   if (settings_.tiles) {
     const Size whole = in_tiles(resized, side);

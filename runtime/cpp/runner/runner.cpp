@@ -112,6 +112,7 @@ Status Runner::truncate(size_t length) {
     return Status::error("cannot truncate to " + std::to_string(length) +
                          " tokens: the cache holds " + std::to_string(cached_.size()));
   }
+  if (sight_.ok() && (*sight_)->settings().both_ways) length = before_picture(cached_, length);
   const std::vector<int32_t> rest(cached_.begin(),
                                   cached_.begin() + static_cast<std::ptrdiff_t>(length));
   Status status = choose_table(length, length);
@@ -186,15 +187,16 @@ Result<const float*> Runner::extend(const std::vector<int32_t>& tokens, size_t e
   while (cached_.size() < end) {
     if (is_set(interrupted)) return nullptr;
     const size_t start = cached_.size();
+    size_t count = std::min(end - start, static_cast<size_t>(most));
+    if (sight_.ok()) count = (*sight_)->step(tokens, start, count);
     const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(start);
-    const auto count =
-        static_cast<std::ptrdiff_t>(std::min(static_cast<int64_t>(end - start), most));
-    const std::vector<int64_t> part(begin, begin + count);
+    const auto behind = begin + static_cast<std::ptrdiff_t>(count);
+    const std::vector<int64_t> part(begin, behind);
     const bool sees = std::any_of(part.begin(), part.end(), is_row);
     const Result<const float*> result = sees ? read_rows(part, interrupted) : forward(part);
     if (!result.ok() || *result == nullptr) return result;
     logits = *result;
-    cached_.insert(cached_.end(), begin, begin + count);
+    cached_.insert(cached_.end(), begin, behind);
   }
   return logits;
 }
@@ -261,12 +263,11 @@ Result<const float*> Runner::forward(const std::vector<int64_t>& tokens, size_t 
 
 thimble_segment Runner::segment_of(size_t rows, size_t logit_rows,
                                    const RowPositions& positions) const {
-  thimble_segment segment{cache_,
-                          static_cast<int64_t>(cached_.size()),
-                          static_cast<int64_t>(rows),
-                          static_cast<int64_t>(logit_rows),
-                          nullptr,
-                          0};
+  thimble_segment segment{};
+  segment.cache = cache_;
+  segment.start_pos = static_cast<int64_t>(cached_.size());
+  segment.rows = static_cast<int64_t>(rows);
+  segment.logit_rows = static_cast<int64_t>(logit_rows);
   positions.give(&segment);
   return segment;
 }

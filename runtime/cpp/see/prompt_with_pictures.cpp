@@ -62,7 +62,7 @@ Status place_pictures(const PictureSettings& settings, const Pictures& pictures,
   const auto places =
       static_cast<size_t>(std::count(tokens->begin(), tokens->end(), settings.token));
   if (places != rows) {
-    return Status::error("the prompt has " + plural(places, "token") + " " + settings.place +
+    return Status::error("the prompt has " + plural(places, "token") + " " + settings.row_place +
                          ", but its pictures have " + plural(rows, "row") +
                          ": leave such tokens out of it, or export the model again");
   }

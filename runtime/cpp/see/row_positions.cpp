@@ -45,11 +45,25 @@ std::vector<Place> places_of(const std::vector<int32_t>& text, const Pictures& p
   return places;
 }
 
+/// One behind the position of the last row of each row's own picture, or behind its own; empty: no
+/// row is a picture's.
+std::vector<int64_t> ends_of(const std::vector<int64_t>& rows, size_t start) {
+  std::vector<int64_t> ends;
+  if (std::none_of(rows.begin(), rows.end(), is_row)) return ends;
+  for (size_t at = 0; at < rows.size();) {
+    const size_t end = picture_end(rows, at);
+    ends.insert(ends.end(), end - at, static_cast<int64_t>(start + end));
+    at = end;
+  }
+  return ends;
+}
+
 }  // namespace
 
 Result<RowPositions> positions_behind(const Sight& sight, const std::vector<int32_t>& text,
                                       const std::vector<int64_t>& rows) {
   const std::vector<uint8_t>& axes = sight.settings().axes;
+  if (sight.settings().both_ways) return RowPositions{{}, 1, ends_of(rows, text.size())};
   const bool sees = std::any_of(rows.begin(), rows.end(), is_row);
   if (axes.empty() || (!sees && std::none_of(text.begin(), text.end(), is_row))) {
     return RowPositions{};

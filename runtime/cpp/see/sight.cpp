@@ -50,6 +50,13 @@ Status misfit(const char* method, const std::string& path) {
 
 }  // namespace
 
+size_t before_picture(const std::vector<int32_t>& tokens, size_t at) {
+  while (at > 0 && at < tokens.size() && is_row(tokens[at]) && tokens[at] == tokens[at - 1] - 1) {
+    --at;
+  }
+  return at;
+}
+
 Result<std::shared_ptr<Sight>> Sight::load(OpenProgram& program) {
   const std::string& path = program.file().path();
   const std::string_view blob = program.named_data("thimble.picture");
@@ -204,6 +211,12 @@ Status Sight::compute_tile(SeenPicture* picture, size_t tile) {
   std::copy_n(numbers, count, &picture->numbers[tiles.first_row(tile) * width_]);
   picture->computed[tile] = true;
   return {};
+}
+
+size_t Sight::step(const std::vector<int32_t>& tokens, size_t start, size_t count) const {
+  if (!settings_.both_ways) return count;
+  const size_t before = before_picture(tokens, start + count);
+  return (before > start ? before : picture_end(tokens, start)) - start;
 }
 
 std::vector<int32_t> Sight::with_places(std::vector<int32_t> tokens) const {

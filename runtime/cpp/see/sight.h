@@ -20,6 +20,17 @@ namespace thimble {
 /// Whether a token of a text is a row of a picture: such numbers are below 0, which no token is.
 inline bool is_row(int64_t token) { return token < 0; }
 
+/// One behind the last row of the picture whose row is at `at`, or behind the token there.
+template <typename Token>
+size_t picture_end(const std::vector<Token>& tokens, size_t at) {
+  size_t end = at + 1;
+  while (is_row(tokens[at]) && end < tokens.size() && tokens[end] == tokens[end - 1] - 1) ++end;
+  return end;
+}
+
+/// The first row of the picture among whose rows a text is cut at `at`; `at`, if it is not.
+size_t before_picture(const std::vector<int32_t>& tokens, size_t at);
+
 /// A picture of a text, where its rows stand as first, first - 1, ... Equal pictures have equal
 /// numbers, by which a cache knows them again.
 struct SeenPicture {
@@ -56,6 +67,10 @@ class Sight {
   /// The pictures of a text, which are known as long as they are held. Fails if one is not known
   /// any more. May be called from any thread.
   Result<Pictures> hold(const std::vector<int32_t>& tokens) const;
+
+  /// How many of at most `count` tokens from `start` on a call may read, so that a picture whose
+  /// rows attend to each other is read as a whole: more, if it has more.
+  size_t step(const std::vector<int32_t>& tokens, size_t start, size_t count) const;
 
   /// A text with the token of a picture's place for each row.
   std::vector<int32_t> with_places(std::vector<int32_t> tokens) const;

@@ -61,7 +61,28 @@ Piece piece_of(const Piece& segment, const Chunk& chunk) {
   piece.rows = last - first;
   piece.position += first - segment.first;
   if (piece.positions != nullptr) piece.positions += (first - segment.first) * piece.pairs;
+  if (piece.ends != nullptr) piece.ends += first - segment.first;
   return piece;
+}
+
+/// Whether no row of a call before `row` attends to that one or further ones.
+bool may_end_at(size_t row, const std::vector<Piece>& segments) {
+  const auto found = std::find_if(segments.begin(), segments.end(), [&](const Piece& one) {
+    return row > one.first && row < one.first + one.rows;
+  });
+  if (found == segments.end() || found->ends == nullptr) return true;
+  const size_t within = row - found->first;
+  return found->ends[within - 1] <= found->position + within;
+}
+
+/// How many rows of a chunk from `first` on run together: at most `rows`, or as many as attend to
+/// each other.
+size_t fitting_rows(size_t first, size_t rows, const std::vector<Piece>& segments) {
+  size_t fitting = rows;
+  while (fitting > 0 && !may_end_at(first + fitting, segments)) --fitting;
+  if (fitting > 0) return fitting;
+  while (!may_end_at(first + rows, segments)) ++rows;
+  return rows;
 }
 
 /// Those of a chunk's rows that are in a piece, counted there.
@@ -145,6 +166,13 @@ Status CpuExecutor::check(const Call& call) const {
       status = session_->check_start(number_, cache, static_cast<size_t>(segment.start_pos));
     }
     if (status.ok() && program_->original > 0) status = session_->check_table(segment);
+    for (const CacheShape& shape : program_->caches) {
+      if (!status.ok() || segment.together() <= shape.most_rows()) continue;
+      status = Status::error(std::to_string(segment.together()) +
+                             " rows attend to each other, but a sliding window's cache takes " +
+                             std::to_string(shape.most_rows()) +
+                             " at a time: export with a larger --max-seq-len");
+    }
     if (!status.ok()) return status;
     if (session_->adapter_of(number_, cache) == adapter_of(call).index) continue;
     return Status::error(
@@ -172,10 +200,21 @@ CallAdapter CpuExecutor::adapter_of(const Call& call) const {
   return {index, index < 0 ? nullptr : adapters_[static_cast<size_t>(index)]};
 }
 
+Status CpuExecutor::grow(const Call& call) {
+  size_t together = 1;
+  for (const Segment& segment : call.segments) together = std::max(together, segment.together());
+  if (together <= workspace_.chunk_rows()) return {};
+  Result<Workspace> larger = Workspace::plan(whole_, kernels_, session_->team().size(), together);
+  if (!larger.ok()) return larger.status();
+  workspace_ = std::move(*larger);
+  return {};
+}
+
 Status CpuExecutor::run(const Call& call) {
   const Result<Range> last = find_last_rows(call.segments);
   if (!last.ok()) return last.status();
   Status status = check_call_tokens(*program_, call.tokens, program_->tokens_of(call.rows));
+  if (status.ok()) status = grow(call);
   if (!status.ok()) return status;
   bind(call);
   segments_.clear();
@@ -187,7 +226,7 @@ Status CpuExecutor::run(const Call& call) {
     segments_.push_back({first, segment.rows, start_pos, &session_->caches(number_, segment.cache),
                          segments_.size(), is_long,
                          segment.positions.empty() ? nullptr : segment.positions.data(),
-                         segment.pairs});
+                         segment.pairs, segment.ends.empty() ? nullptr : segment.ends.data()});
     first += segment.rows;
   }
   session_->team().run([&](size_t thread) { run_on(thread, call, *last); });
@@ -233,8 +272,9 @@ void CpuExecutor::run_on(size_t thread, const Call& call, Range last) {
   const size_t chunks = (call.rows + most - 1) / most;
   const size_t even = kernels::round_up((call.rows + chunks - 1) / chunks, kernels_.tile.mr);
   const size_t rows = std::min(even, most);
-  for (size_t first = 0; first < call.rows; first += rows) {
-    run_chunk(call, chunk_of(first, std::min(rows, call.rows - first), last), context);
+  for (size_t first = 0, count; first < call.rows; first += count) {
+    count = fitting_rows(first, std::min(rows, call.rows - first), segments_);
+    run_chunk(call, chunk_of(first, count, last), context);
   }
 }
 

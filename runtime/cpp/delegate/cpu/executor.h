@@ -52,7 +52,8 @@ class CpuExecutor {
 
   /// Whether a call of these segments is possible.
   Status check(const Call& call) const;
-  /// Runs a call that check() allows. On an error nothing was done. Allocates nothing.
+  /// Runs a call that check() allows. On an error nothing was done. Allocates
+  /// nothing, but once for rows that attend to each other and are more than a chunk.
   Status run(const Call& call);
 
  private:
@@ -72,6 +73,8 @@ class CpuExecutor {
         number_(number),
         slots_(whole_.slots.size()) {}
 
+  /// Makes room for the call's rows that must run together.
+  Status grow(const Call& call);
   void bind(const Call& call);
   CallAdapter adapter_of(const Call& call) const;
   /// One thread's part of a call, of whose rows `last` get logits.
@@ -92,7 +95,7 @@ class CpuExecutor {
   const float* const floats_;
   const std::vector<const uint16_t*> adapters_;
   const std::shared_ptr<Session> session_;
-  const Workspace workspace_;
+  Workspace workspace_;
   const kernels::CacheType cache_type_;
   const uint32_t number_;  ///< of the program in the session
   std::vector<float*> slots_;

@@ -69,11 +69,12 @@ void WorkspaceNeeds::include(const WorkspaceNeeds& other) {
 /// Fills in a Workspace.
 class Planner {
  public:
-  Planner(const Program& program, const kernels::Variant& kernels, size_t threads)
+  Planner(const Program& program, const kernels::Variant& kernels, size_t threads, size_t together)
       : program_(program),
         kernels_(kernels),
         tile_(kernels.tile),
         threads_(threads),
+        together_(together),
         needs_(find_needs(program, kernels, threads)) {}
 
   Result<Workspace> plan() {
@@ -131,6 +132,7 @@ class Planner {
     const size_t fitting = bytes > 0 ? kMostBytes / bytes / tile_.mr * tile_.mr : most;
     size_t rows = std::clamp(fitting, kMatvecRows, most);
     for (const CacheShape& cache : program_.caches) rows = std::min(rows, cache.most_rows());
+    rows = std::max(rows, together_);
     space_.chunk_rows_ = program_.needs_segments ? std::max(rows, program_.num_positions) : rows;
     space_.chunk_segments_ = std::min(kMostLastRows, space_.chunk_rows_);
   }
@@ -191,14 +193,14 @@ class Planner {
   const Program& program_;
   const kernels::Variant& kernels_;
   const kernels::Tile tile_;
-  const size_t threads_;
+  const size_t threads_, together_;
   const WorkspaceNeeds needs_;
   Workspace space_;
 };
 
 Result<Workspace> Workspace::plan(const Program& program, const kernels::Variant& kernels,
-                                  size_t threads) {
-  return Planner(program, kernels, threads).plan();
+                                  size_t threads, size_t together) {
+  return Planner(program, kernels, threads, together).plan();
 }
 
 kernels::QuantizedRows Workspace::quantized(size_t rows, const kernels::PackedWeight& weight,

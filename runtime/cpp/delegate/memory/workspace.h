@@ -12,9 +12,9 @@ namespace thimble::cpu {
 /// and each thread's own memory.
 class Workspace {
  public:
-  /// Plans for chunks of as many rows as keep the memory small.
+  /// Plans for chunks of as many rows as keep the memory small, and of `together` at least.
   static Result<Workspace> plan(const Program& program, const kernels::Variant& kernels,
-                                size_t threads);
+                                size_t threads, size_t together = 0);
 
   /// Most rows of a call that are run together.
   size_t chunk_rows() const { return chunk_rows_; }

@@ -53,7 +53,7 @@ class Attention {
         for (size_t head = own_heads().first; head < own_heads().last; ++head) {
           attend_heads(head, {0, group_}, {0, rows_.count});
         }
-      } else if (rows_.count == 1) {
+      } else if (rows_.count == 1 && context_.piece.ends == nullptr) {
         attend_in_splits();
       } else {
         attend_in_steps();
@@ -149,24 +149,25 @@ class Attention {
   kernels::AttentionArgs arguments(size_t head, Range queries, Range rows) const {
     const size_t first = rows_.first + rows.first;
     const size_t column = (head * group_ + queries.first) * dim_;
-    return {context_.row(op_.query, first) + op_.query_offset + column,
-            context_.stride(op_.query),
-            rows.size(),
-            queries.size(),
-            dim_,
-            start_pos_ + first,
-            op_.scale,
-            cache_.geometry().type,
-            cache_.keys(head),
-            cache_.values(head),
-            context_.row(op_.output, first) + column,
-            context_.stride(op_.output),
-            scratch_,
-            op_.window,
-            cache_.geometry().is_ring() ? cache_.geometry().capacity : 0,
-            op_.soft_cap,
-            op_.sinks.present() ? context_.numbers(op_.sinks) + head * group_ + queries.first
-                                : nullptr};
+    return {
+        context_.row(op_.query, first) + op_.query_offset + column,
+        context_.stride(op_.query),
+        rows.size(),
+        queries.size(),
+        dim_,
+        start_pos_ + first,
+        op_.scale,
+        cache_.geometry().type,
+        cache_.keys(head),
+        cache_.values(head),
+        context_.row(op_.output, first) + column,
+        context_.stride(op_.output),
+        scratch_,
+        op_.window,
+        cache_.geometry().is_ring() ? cache_.geometry().capacity : 0,
+        op_.soft_cap,
+        op_.sinks.present() ? context_.numbers(op_.sinks) + head * group_ + queries.first : nullptr,
+        context_.piece.ends == nullptr ? nullptr : context_.piece.ends + first};
   }
 
   void attend_heads(size_t head, Range queries, Range rows) const {
@@ -214,7 +215,11 @@ class Attention {
     const size_t start = start_pos_ + rows_.first, window = op_.window;
     // Rows that attend to all positions up to their own; the others attend to a window.
     const size_t full = window == 0 ? rows : std::min(rows, window - std::min(window, start));
-    return full * start + full * (full + 1) / 2 + (rows - full) * window;
+    size_t positions = full * start + full * (full + 1) / 2 + (rows - full) * window;
+    for (size_t row = rows_.first; context_.piece.ends != nullptr && row < rows_.first + rows;
+         ++row)
+      positions += context_.piece.ends[row] - (start_pos_ + row + 1);
+    return positions;
   }
 
   /// Several rows: head after head, tokens in steps, as threads get on: later rows attend to more

@@ -41,6 +41,7 @@ struct Piece {
   const uint32_t* positions =
       nullptr;  ///< [rows][pairs], that they are rotated by; null: their own
   size_t pairs = 1;
+  const uint32_t* ends = nullptr;  ///< [rows], one behind what each attends to; null: its own
 };
 
 /// Rows of a chunk that an op computes.

@@ -66,6 +66,11 @@ Status check_one_segment(const Call& call) {
         "this delegate rotates by the positions in the cache: leave others out, or export with "
         "--delegate cpu");
   }
+  if (!call.segments.front().ends.empty()) {
+    return Status::error(
+        "rows of this delegate attend to none behind them: leave ends out, or export with "
+        "--delegate cpu");
+  }
   if (call.segments.size() == 1 && call.segments.front().last_rows == 1 && call.logits == nullptr) {
     return {};
   }

@@ -1,5 +1,6 @@
 #include "delegate/session/segments.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -35,6 +36,29 @@ Status check_segment(const thimble_segment& segment) {
   return {};
 }
 
+/// Whether each row attends to itself, and to no fewer of the segment's rows than the one before.
+Status check_ends(const thimble_segment& segment) {
+  if (segment.ends == nullptr) return {};
+  int64_t before = segment.start_pos;
+  for (int64_t row = 0; row < segment.rows; ++row) {
+    const int64_t end = segment.ends[row], position = segment.start_pos + row;
+    if (end <= position || end < before || end > segment.start_pos + segment.rows) {
+      return Status::error("row " + std::to_string(row) +
+                           " of the segment attends to positions before " + std::to_string(end) +
+                           " but is at " + std::to_string(position) +
+                           " of its cache: give one behind it or more, in the segment, and no less "
+                           "than for the row before");
+    }
+    before = end;
+  }
+  return {};
+}
+
+std::vector<uint32_t> ends_of(const thimble_segment& segment) {
+  if (segment.ends == nullptr) return {};
+  return {segment.ends, segment.ends + segment.rows};
+}
+
 /// The positions that are asked for; none where rows are rotated by those in the cache.
 std::vector<uint32_t> rotated_by(const thimble_segment& segment) {
   if (segment.positions == nullptr) return {};
@@ -42,6 +66,14 @@ std::vector<uint32_t> rotated_by(const thimble_segment& segment) {
 }
 
 }  // namespace
+
+size_t Segment::together() const {
+  size_t most = 1;
+  for (size_t row = 0; row < ends.size(); ++row) {
+    most = std::max(most, ends[row] - static_cast<size_t>(start_pos) - row);
+  }
+  return most;
+}
 
 Result<Range> find_last_rows(const std::vector<Segment>& segments) {
   Range last{0, 0};
@@ -69,7 +101,8 @@ Result<AskedSegments> read_segments(const thimble_segment* segments, size_t coun
   std::set<int32_t> caches;
   for (size_t i = 0; i < count; ++i) {
     const thimble_segment& segment = segments[i];
-    const Status status = check_segment(segment);
+    Status status = check_segment(segment);
+    if (status.ok()) status = check_ends(segment);
     if (!status.ok()) return status;
     if (segment.cache != kNoCache && !caches.insert(segment.cache).second) {
       return Status::error("two segments use cache " + std::to_string(segment.cache) +
@@ -77,7 +110,7 @@ Result<AskedSegments> read_segments(const thimble_segment* segments, size_t coun
     }
     asked.segments.push_back({segment.cache, segment.start_pos, static_cast<size_t>(segment.rows),
                               static_cast<size_t>(segment.logit_rows), rotated_by(segment),
-                              static_cast<size_t>(pairs_of(segment))});
+                              static_cast<size_t>(pairs_of(segment)), ends_of(segment)});
   }
   const Result<Range> last = find_last_rows(asked.segments);
   if (!last.ok()) return last.status();

@@ -21,6 +21,11 @@ struct Segment {
   size_t last_rows = 1;               ///< how many of the last get logits
   std::vector<uint32_t> positions{};  ///< [rows][pairs], that they are rotated by; or empty
   size_t pairs = 1;
+  /// [rows], one behind the last position that each attends to; or empty: one behind its own.
+  std::vector<uint32_t> ends{};
+
+  /// The most rows that must run together, because they attend to each other.
+  size_t together() const;
 };
 
 /// Most rows of a call that get logits, unless the program gives those of all.

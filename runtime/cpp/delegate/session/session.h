@@ -77,8 +77,11 @@ typedef struct {
   int64_t logit_rows;       /* how many of the last get logits; 0: none */
   const int64_t* positions; /* that they are rotated by: of each row `pairs`; null: those in the
                                cache, which none may be behind */
-  int64_t pairs; /* the first pairs of numbers of a head each have a position of their own,
-                    further ones that of the last; 0: as 1, one for all */
+  int64_t pairs;       /* the first pairs of numbers of a head each have a position of their own,
+                          further ones that of the last; 0: as 1, one for all */
+  const int64_t* ends; /* of each row: one behind the last position that it attends to, in the
+                          segment, and none before that of the row before; null: one behind its
+                          own */
 } thimble_segment;
 
 /// Sets the segments of the next call in this session, for any program. Without it, or with a

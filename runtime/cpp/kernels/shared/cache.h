@@ -101,15 +101,15 @@ struct CacheWriteArgs {
 
 /// Causal attention of the query heads that share one key/value head:
 /// softmax(scale * q . keys) . values over positions 0 .. start_pos + token, or
-/// the last `window` of them, the call's own positions already written. A soft cap
-/// makes cap * tanh(score / cap) of each score (Gemma 2, 2024, section 2); a sink is one more score
-/// of the softmax, without a value (gpt-oss, 2025). Online softmax (Milakov and
-/// Gimelshein, 2018) in powers of two over tiles of kAttentionTile positions: a
-/// tile rescales what came before by 2^(old maximum - new maximum). Splits of kAttentionSplit
-/// positions start with a new state and are combined in order, in the same way. Dot products are
-/// fused chains in the order of dimensions, outputs in the order of positions; sums of weights run
-/// by position % 16. Positions that a row must not attend to do not change its state. So a row's
-/// result depends neither on the other rows of the call nor on which thread computes which split.
+/// the last `window` of them, and those behind up to the token's end, the call's own positions
+/// already written. A soft cap makes cap * tanh(score / cap) of each score (Gemma 2, 2024, section
+/// 2); a sink is one more score of the softmax, without a value (gpt-oss, 2025). Online softmax
+/// (Milakov and Gimelshein, 2018) in powers of two over tiles of kAttentionTile positions: a tile
+/// rescales what came before by 2^(old maximum - new maximum). Splits of kAttentionSplit positions
+/// start with a new state and are combined in order, in the same way. Dot products are fused chains
+/// in the order of dimensions, outputs in the order of positions; sums of weights run by position
+/// % 16. Positions that a row must not attend to do not change its state. So a row's result depends
+/// neither on the other rows of the call nor on which thread computes which split.
 ///
 /// With a cache of integers the query is rounded to int8 as int8 keys are, and a score is
 /// float(the integers' dot product) * (the key's scale * the query's). In a tile, the weights times
@@ -136,9 +136,14 @@ struct AttentionArgs {
                        ///< p % ring; 0: a row for each position
   float soft_cap = 0;  ///< of scores; 0: none
   const float* sinks = nullptr;  ///< [heads], or null: none
+  /// [tokens], one past the last position that each sees, none less than the one before; null: one
+  /// past its own. Not of attention in splits.
+  const uint32_t* ends = nullptr;
 
   /// One past the last position that the query of a token sees.
-  constexpr size_t visible(size_t token) const { return start_pos + token + 1; }
+  constexpr size_t visible(size_t token) const {
+    return ends == nullptr ? start_pos + token + 1 : ends[token];
+  }
 };
 
 constexpr size_t kAttentionTile = 64;

@@ -190,7 +190,8 @@ bool asks_for_the_next_call() {
   int32_t fork = 0;
   if (thimble_cache_fork(session, &fork, error, sizeof(error)) != 0) return false;
   const int64_t positions[] = {20, 21, 22, 23, 24};
-  const thimble_segment both[] = {{fork, 20, 5, 0, positions, 0}, {0, 20, 6, 6, nullptr, 0}};
+  const thimble_segment both[] = {{fork, 20, 5, 0, positions, 0, nullptr},
+                                  {0, 20, 6, 6, nullptr, 0, nullptr}};
   const auto ask = [&](size_t count) {
     return thimble_session_segments(session, both, count, logits.data(), logits.size(), error,
                                     sizeof(error));
@@ -250,6 +251,53 @@ bool rotates_by_positions() {
   return true;
 }
 
+/// The ends of rows from `start` on, of which those from `first` to before `last` attend to each
+/// other.
+std::vector<uint32_t> ends_of(size_t start, size_t rows, size_t first, size_t last) {
+  std::vector<uint32_t> ends;
+  for (size_t at = start; at < start + rows; ++at) {
+    ends.push_back(static_cast<uint32_t>(at >= first && at < last ? last : at + 1));
+  }
+  return ends;
+}
+
+/// Rows that attend to each other: in calls of their own, beside others in a call of several
+/// chunks, and more than a chunk has.
+bool rows_that_attend_to_each_other() {
+  constexpr size_t kRows = 340;
+  for (const auto form : {test::GeneralModel::Form::kFused, test::GeneralModel::Form::kPlain}) {
+    const test::GeneralModel model(form);
+    for (const auto& [first, last] : {std::pair<size_t, size_t>{210, 290}, {250, 258}, {9, 320}}) {
+      LoadedModel loaded(model, best(), 2);
+      std::vector<std::vector<float>> answers;
+      const auto answer = [&](const std::vector<size_t>& borders, bool ahead) {
+        int32_t cache = 0;
+        if (thimble_cache_fork(loaded.session(), &cache, error, sizeof(error)) != 0) std::abort();
+        std::vector<float> logits;
+        for (size_t i = 0; i + 1 < borders.size(); ++i) {
+          const size_t start = borders[i], rows = borders[i + 1] - start;
+          std::vector<uint32_t> ends;
+          if (ahead) ends = ends_of(start, rows, first, last);
+          logits = loaded.run({{cache, static_cast<int64_t>(start), rows, 1, {}, 1, ends}},
+                              tokens_of(1, start, start + rows), nullptr);
+        }
+        if (!loaded.error().empty()) std::fprintf(stderr, "%s\n", loaded.error().c_str());
+        answers.push_back(logits);
+      };
+      answer({0, kRows}, true);
+      answer({0, first, last, kRows}, true);
+      answer({0, first - 3, last + 2, kRows}, true);
+      answer({0, kRows}, false);
+      if (!expect(equal_bits(answers[0], answers[1]), "in a call of their own") ||
+          !expect(equal_bits(answers[0], answers[2]), "beside some others") ||
+          !expect(!equal_bits(answers[0], answers[3]), "others than those that do not")) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 bool refuses_wrong_segments() {
   const RandomModel model;
   LoadedModel loaded(model, best(), 1);
@@ -266,21 +314,29 @@ bool refuses_wrong_segments() {
     if (!right) std::fprintf(stderr, "%d: %s\n", result, error);
     return expect(right, sentence);
   };
-  if (!said({{0, 0, 1, 0, nullptr, 0}, {0, 1, 1, 0, nullptr, 0}}, "two segments use cache 0",
-            nullptr) ||
-      !said({{0, 20, 2, 0, positions, 0}},
+  if (!said({{0, 0, 1, 0, nullptr, 0, nullptr}, {0, 1, 1, 0, nullptr, 0, nullptr}},
+            "two segments use cache 0", nullptr) ||
+      !said({{0, 20, 2, 0, positions, 0, nullptr}},
             "row 1 of the segment requests position 22 but is at 21 of its cache", nullptr) ||
-      !said({{0, 20, 1, 0, positions, 2}}, "row 0 of the segment requests position 22", nullptr) ||
-      !said({{0, 20, 1, 0, positions, -1}}, "positions of -1 pairs", nullptr) ||
-      !said({{7, 0, 2, 0, nullptr, 0}}, "there is no cache 7", nullptr) ||
-      !said({{0, 0, 0, 0, nullptr, 0}}, "a segment of 0 rows", nullptr) ||
-      !said({{0, -1, 2, 0, nullptr, 0}}, "from position -1 on", nullptr) ||
-      !said({{0, 0, 2, 3, nullptr, 0}}, "with logits of 3", nullptr) ||
-      !said({{0, 0, 2, 1, nullptr, 0}, {fork, 0, 2, 1, nullptr, 0}}, "do not follow one another",
-            logits.data()) ||
-      !said({{0, 0, 2, 2, nullptr, 0}}, "logits of 2 rows were requested", nullptr) ||
-      !said({{0, 0, 65, 65, nullptr, 0}}, "request at most 64", logits.data())) {
+      !said({{0, 20, 1, 0, positions, 2, nullptr}}, "row 0 of the segment requests position 22",
+            nullptr) ||
+      !said({{0, 20, 1, 0, positions, -1, nullptr}}, "positions of -1 pairs", nullptr) ||
+      !said({{7, 0, 2, 0, nullptr, 0, nullptr}}, "there is no cache 7", nullptr) ||
+      !said({{0, 0, 0, 0, nullptr, 0, nullptr}}, "a segment of 0 rows", nullptr) ||
+      !said({{0, -1, 2, 0, nullptr, 0, nullptr}}, "from position -1 on", nullptr) ||
+      !said({{0, 0, 2, 3, nullptr, 0, nullptr}}, "with logits of 3", nullptr) ||
+      !said({{0, 0, 2, 1, nullptr, 0, nullptr}, {fork, 0, 2, 1, nullptr, 0, nullptr}},
+            "do not follow one another", logits.data()) ||
+      !said({{0, 0, 2, 2, nullptr, 0, nullptr}}, "logits of 2 rows were requested", nullptr) ||
+      !said({{0, 0, 65, 65, nullptr, 0, nullptr}}, "request at most 64", logits.data())) {
     return false;
+  }
+  for (const std::vector<int64_t>& ends :
+       std::vector<std::vector<int64_t>>{{20, 22}, {21, 23}, {22, 21}, {-1, 22}}) {
+    if (!said({{0, 20, 2, 0, nullptr, 0, ends.data()}},
+              "of the segment attends to positions before", nullptr)) {
+      return false;
+    }
   }
   const auto refused = [&](LoadedModel* model, const thimble_segment& segment,
                            const char* sentence) {
@@ -297,13 +353,13 @@ bool refuses_wrong_segments() {
   const RandomModel all_rows(true);
   LoadedModel hands_out_all(all_rows, best(), 1);
   return refused(
-             &loaded, {0, 0, 4, 0, nullptr, 0},
+             &loaded, {0, 0, 4, 0, nullptr, 0, nullptr},
              "the segments have 4 rows from position 0 on, and the call's inputs have 5 from") &&
-         refused(&loaded, {0, 1, 5, 0, nullptr, 0},
+         refused(&loaded, {0, 1, 5, 0, nullptr, 0, nullptr},
                  "the segments have 5 rows from position 1 on") &&
-         refused(&loaded, {0, 0, 5, 2, nullptr, 0},
+         refused(&loaded, {0, 0, 5, 2, nullptr, 0, nullptr},
                  "the memory for logits has 100 numbers, and 2 rows of 100 were requested") &&
-         refused(&hands_out_all, {0, 0, 5, 1, nullptr, 0}, "memory for logits was given");
+         refused(&hands_out_all, {0, 0, 5, 1, nullptr, 0, nullptr}, "memory for logits was given");
 }
 
 }  // namespace
@@ -315,6 +371,7 @@ int main(int argc, char** argv) {
                         {"states", states},
                         {"asks_for_the_next_call", asks_for_the_next_call},
                         {"rotates_by_positions", rotates_by_positions},
+                        {"rows_that_attend_to_each_other", rows_that_attend_to_each_other},
                         {"refuses_wrong_segments", refuses_wrong_segments}};
   return test::run_cases(cases, argc, argv);
 }

@@ -9,8 +9,8 @@
 
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/variants.h"
-#include "kernels/shared/half.h"
 #include "tests/cases.h"
+#include "tests/kernels/cached.h"
 #include "tests/kernels/problem.h"
 
 namespace {
@@ -20,6 +20,7 @@ using thimble::test::AlignedBuffer;
 using thimble::test::Case;
 using thimble::test::expect;
 using thimble::test::Numbers;
+using thimble::test::stored;
 
 constexpr double kEpsilon = 0x1p-24;
 constexpr CacheType kTypes[] = {CacheType::kFloat16, CacheType::kFloat32, CacheType::kInt8,
@@ -31,26 +32,11 @@ struct Shape {
   size_t ring = 0;
   float cap = 0;
   bool sinks = false;
+  size_t block = 0;  ///< tokens that attend to each other, one block behind the other
 };
 
 /// Whether attention runs as one call, or split by split.
 enum class Parts { kOne, kSplits };
-
-/// What the cache makes of one head's numbers, and attention of a query of a cache of integers.
-std::vector<float> stored(const float* x, size_t count, CacheType type) {
-  std::vector<float> result(x, x + count);
-  float largest = 0;
-  for (float value : result) largest = std::fmax(largest, std::fabs(value));
-  const float scale = largest / (type == CacheType::kInt4 ? 15 : 127);
-  for (float& value : result) {
-    if (type == CacheType::kFloat16) value = half_to_float(float_to_half(value));
-    if (type == CacheType::kInt8)
-      value = scale < FLT_MIN ? 0 : std::nearbyint(value * (1 / scale)) * scale;
-    const float n = std::nearbyint(std::fma(value, 7.5f / largest, 7.5f));
-    if (type == CacheType::kInt4) value = scale < FLT_MIN ? 0 : (2 * n - 15) * scale;
-  }
-  return result;
-}
 
 /// A call of attention on random numbers; what the cache does not hold yet is NaN.
 class Problem {
@@ -63,6 +49,10 @@ class Problem {
         key_(positions_ * shape.head_dim),
         value_(positions_ * shape.head_dim),
         sinks_(shape.sinks ? shape.heads : 0) {
+    for (size_t t = 0; shape.block > 0 && t < shape.tokens; ++t) {
+      const size_t end = std::min(shape.tokens, (t / shape.block + 1) * shape.block);
+      ends_.push_back(static_cast<uint32_t>(shape.start_pos + end));
+    }
     Numbers numbers(static_cast<uint32_t>(positions_ * 7 + shape.head_dim));
     for (float& x : q_) x = size * numbers.real();
     for (float& x : key_) x = size * numbers.real();
@@ -101,7 +91,8 @@ class Problem {
                              shape_.window,
                              shape_.ring,
                              shape_.cap,
-                             sinks_.empty() ? nullptr : sinks_.data()};
+                             sinks_.empty() ? nullptr : sinks_.data(),
+                             ends_.empty() ? nullptr : ends_.data()};
     if (parts == Parts::kOne) {
       variant.attention(args);
       return out;
@@ -127,9 +118,10 @@ class Problem {
       values.push_back(stored(&value_[p * dim], dim, value_type(type_)));
     }
     for (size_t row = 0; row < shape_.tokens * shape_.heads; ++row) {
-      const size_t end = shape_.start_pos + row / shape_.heads + 1;
-      const size_t first = shape_.window == 0 || end < shape_.window ? 0 : end - shape_.window;
-      const size_t visible = end - first;
+      const size_t token = row / shape_.heads, behind = shape_.start_pos + token + 1;
+      const size_t first =
+          shape_.window == 0 || behind < shape_.window ? 0 : behind - shape_.window;
+      const size_t visible = (ends_.empty() ? behind : ends_[token]) - first;
       const std::vector<float> query =
           stored(&q_[row * dim], dim, rounds ? CacheType::kInt8 : CacheType::kFloat32);
       std::vector<double> weights(visible);
@@ -223,6 +215,7 @@ class Problem {
   CacheType type_;
   size_t positions_;
   std::vector<float> q_, key_, value_, sinks_;
+  std::vector<uint32_t> ends_;
 };
 
 /// The variants that this processor runs; those that borrow attention from another, once.
@@ -238,9 +231,9 @@ std::vector<const Variant*> variants_here() {
 void show(const Shape& shape, CacheType type) {
   std::fprintf(stderr,
                "%zu tokens, %zu heads of %zu from %zu, window %zu, ring %zu, cap %g, sinks %d, "
-               "cache type %d\n",
+               "block %zu, cache type %d\n",
                shape.tokens, shape.heads, shape.head_dim, shape.start_pos, shape.window, shape.ring,
-               static_cast<double>(shape.cap), shape.sinks, static_cast<int>(type));
+               static_cast<double>(shape.cap), shape.sinks, shape.block, static_cast<int>(type));
 }
 
 bool check(const Shape& shape, float size) {
@@ -251,6 +244,7 @@ bool check(const Shape& shape, float size) {
     const char* failure = problem.is_right(expected) ? nullptr : "the definition of attention";
     for (const Variant* variant : variants_here()) {
       for (Parts parts : {Parts::kOne, Parts::kSplits}) {
+        if (shape.block > 0 && parts == Parts::kSplits) continue;
         const std::vector<float> out = problem.run(*variant, parts);
         if (thimble::test::equal_bits(out, expected)) continue;
         std::fprintf(stderr, "%s%s\n", variant->name, parts == Parts::kOne ? "" : ", in splits");
@@ -323,6 +317,18 @@ bool windows_alone() {
   return true;
 }
 
+/// Tokens that attend to those behind them: windows, a split's end, and blocks that end in a tile.
+bool blocks() {
+  for (size_t window : {0, 7, 64, 100})
+    for (size_t block : {3, 16, 50, 300})
+      for (Shape shape : {Shape{20, 1, 16, 0}, Shape{33, 4, 32, 500}, Shape{90, 3, 16, 60}}) {
+        shape.window = window;
+        shape.block = block;
+        if (!check(shape, 1.0f)) return false;
+      }
+  return true;
+}
+
 /// A ring that just holds what the call reads, and one with room, give the bits of a whole cache:
 /// before it was written around, and after.
 bool rings() {
@@ -383,17 +389,11 @@ bool nan_ends() {
 /// A vector of one position's key and value that is zero, or too small for an int8 scale.
 bool tiny_numbers() { return check({3, 2, 20, 17}, 0.0f) && check({3, 2, 20, 17}, 1e-39f); }
 
-constexpr Case kCases[] = {{"decode", decode},
-                           {"splits", splits},
-                           {"prefill", prefill},
-                           {"head_dims", head_dims},
-                           {"windows", windows},
-                           {"windows_alone", windows_alone},
-                           {"rings", rings},
-                           {"caps_and_sinks", caps_and_sinks},
-                           {"sharp", sharp},
-                           {"nan_ends", nan_ends},
-                           {"tiny_numbers", tiny_numbers}};
+constexpr Case kCases[] = {
+    {"decode", decode},       {"splits", splits},     {"prefill", prefill},
+    {"head_dims", head_dims}, {"windows", windows},   {"windows_alone", windows_alone},
+    {"blocks", blocks},       {"rings", rings},       {"caps_and_sinks", caps_and_sinks},
+    {"sharp", sharp},         {"nan_ends", nan_ends}, {"tiny_numbers", tiny_numbers}};
 
 }  // namespace
 
