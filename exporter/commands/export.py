@@ -11,7 +11,7 @@ import click
 from delegates import check_installed
 from exporter.catalogue.adapters import split_adapters
 from exporter.command_line.quiet import silence_known_noise
-from exporter.commands.checks import check_file, check_files, check_source
+from exporter.commands.checks import check_config, check_file, check_files, check_source
 from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, show_unchecked, summarize
 from exporter.commands.working import checking, importing, working
@@ -97,6 +97,8 @@ def _check(request: Request, out: Path) -> None:
         if request.chat_template is not None:
             read_text_file(request.chat_template, "chat template")
         check_files(request.model, request.checkpoint, request.adapter)
+        lengths = request.max_context_len, request.max_seq_len
+        check_config(request.model, request.checkpoint, *lengths)
 
 
 def _show(
