@@ -87,6 +87,10 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ),
         ("exporter llama3 --out x.pte --max-seq-len 9999", "--max-seq-len 9999 is not possible"),
         ("exporter smollm2-135m --explain --max-context-len 9999", "--max-context-len 9999 is not"),
+        (
+            "exporter llama3 --out x.pte --tokenizer no.json",
+            "Invalid value for '--tokenizer': Path",
+        ),
         ("exporter some/model --out x.pte", "There is no directory 'some/model', and the hub"),
         ("exporter no.py:make --out x.pte", "no.py is not a file; name a Python file, as in no.py"),
         ("exporter no.py:make --explain", "no.py is not a file; name a Python file, as in no.py"),
