@@ -129,7 +129,7 @@ def _check_options(prompt_file: str | None, options: Sequence[str]) -> None:
     arguments = [*(["-p", ""] if prompt_file is None else ["-f", prompt_file]), *options]
     program = runner_program()
     for more in ([], ["--chat"]):
-        command = [program, os.devnull, *arguments, *more]
+        command = [str(program), os.devnull, *arguments, *more]
         told = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if told.returncode == 0 or os.devnull in told.stderr:
             return
