@@ -79,6 +79,7 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter llama3 --out x.pte --etrecord x.pte", "x.pte is both --out and --etrecord"),
         ("exporter llama3 --out x.pte --bits -1", "--bits -1 is not a valid budget"),
         ("exporter llama3 --out x.pte --bits 99", "--bits 99 is not a valid budget"),
+        ("exporter llama3 --out x.pte --quant none --bits 5", "a budget spreads 2 to 8 bits, and"),
         ("exporter llama3 --out x.pte --max-context-len 0", "--max-context-len 0 is not possible"),
         ("exporter llama3 --explain --max-seq-len 0", "--max-seq-len 0 is not possible"),
         (

@@ -17,6 +17,7 @@ from exporter.commands.summary import megabytes, show_kernels, show_unchecked, s
 from exporter.commands.working import checking, importing, working
 from exporter.plan.given_lengths import check_given_lengths
 from exporter.text.file import read_text_file
+from quant.budget.bounds import require_spreadable
 from quant.measure.format_numbers import with_error
 from quant.scheme import Scheme
 
@@ -92,7 +93,10 @@ def _check(request: Request, out: Path) -> None:
         check_given_lengths(request.max_context_len, request.max_seq_len)
         check_source(request.model, request.checkpoint)
         _vision_scheme(request)  # refuses what is not
-        request.check(request.bits is not None or request.max_size is not None)
+        has_budget = request.bits is not None or request.max_size is not None
+        request.check(has_budget)
+        if has_budget:
+            require_spreadable(request.chosen_scheme())
         check_installed(request.delegate)
         if request.chat_template is not None:
             read_text_file(request.chat_template, "chat template")
