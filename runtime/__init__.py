@@ -1,20 +1,12 @@
 """Running a `.pte` from Python: `Runner("model.pte").generate("Once upon a time")`, or, of any
 other module, `Program("module.pte")(array)`."""
 
-from runtime.answer_options import AnswerOptions
-from runtime.binding.logprobs import TokenLogprob
-from runtime.chat import Chat
-from runtime.embedder import Embedder, Embeddings
-from runtime.engine import Engine
-from runtime.errors import RunnerError
-from runtime.generation import Generation
-from runtime.program import Program, Size, TensorSpec
-from runtime.recording import Recording
-from runtime.runner import Runner
-from runtime.tool_chat import Reply, ask
-from runtime.transcriber import Part, Segment, Transcriber, Transcription, Word
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
+if TYPE_CHECKING:
+    from runtime.interface import *  # noqa: F403
+
+__all__ = [  # noqa: F405
     "AnswerOptions",
     "Chat",
     "Embedder",
@@ -36,3 +28,16 @@ __all__ = [
     "Word",
     "ask",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what is asked for: most commands need none of it, and it takes a fifth of a second.
+
+    Raises:
+        AttributeError: there is no such name.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module 'runtime' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module("runtime.interface"), name)

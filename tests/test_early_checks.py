@@ -3,14 +3,17 @@
 import dataclasses
 import importlib
 import inspect
+import json
 import re
 import subprocess
 import sys
 import typing
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+from support.llama_config import LLAMA
 
 from delegates import DELEGATES
 
@@ -76,8 +79,19 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter llama3 --out x.pte --etrecord x.pte", "x.pte is both --out and --etrecord"),
         ("exporter llama3 --out x.pte --bits -1", "--bits -1 is not a valid budget"),
         ("exporter llama3 --out x.pte --bits 99", "--bits 99 is not a valid budget"),
+        ("exporter llama3 --out x.pte --quant none --bits 5", "a budget spreads 2 to 8 bits, and"),
         ("exporter llama3 --out x.pte --max-context-len 0", "--max-context-len 0 is not possible"),
         ("exporter llama3 --explain --max-seq-len 0", "--max-seq-len 0 is not possible"),
+        (
+            "exporter llama3 --out x.pte --max-context-len 9999",
+            "--max-context-len 9999 is not poss",
+        ),
+        ("exporter llama3 --out x.pte --max-seq-len 9999", "--max-seq-len 9999 is not possible"),
+        ("exporter smollm2-135m --explain --max-context-len 9999", "--max-context-len 9999 is not"),
+        (
+            "exporter llama3 --out x.pte --tokenizer no.json",
+            "Invalid value for '--tokenizer': Path",
+        ),
         ("exporter some/model --out x.pte", "There is no directory 'some/model', and the hub"),
         ("exporter no.py:make --out x.pte", "no.py is not a file; name a Python file, as in no.py"),
         ("exporter no.py:make --explain", "no.py is not a file; name a Python file, as in no.py"),
@@ -129,6 +143,40 @@ def test_wrong_arguments_beside_a_directory(tmp_path: Path, model_type: str) -> 
     output, errors = run(tmp_path, "exporter ./model --out x.pte --quant foo")
     assert output == "code 2\nimported\n"
     assert "Error: scheme 'foo' is not supported" in errors
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "sentence"),
+    [
+        (LLAMA, "--max-context-len 9999", "--max-context-len 9999 is not possible"),
+        (LLAMA, "--max-seq-len 9999", "--max-seq-len 9999 is not possible"),
+        ({**LLAMA, "head_dim": 7}, "", "model/config.json: head_dim 7 is odd"),
+        ({"model_type": "nosuch"}, "", "model/config.json: model_type 'nosuch' is not supported"),
+        ({**LLAMA, "model_type": "cohere"}, "--max-seq-len 0", "--max-seq-len 0 is not possible"),
+    ],
+)
+def test_a_config_is_read_first(
+    tmp_path: Path, fields: dict[str, Any], options: str, sentence: str
+) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(fields))
+    (tmp_path / "model" / "model.safetensors").touch()
+    output, errors = run(tmp_path, f"exporter ./model --out x.pte {options}")
+    assert output == "code 2\nimported\n"
+    assert f"Error: {sentence}" in errors
+
+
+def test_families_need_no_large_library() -> None:
+    script = f"""
+import sys
+from exporter.models.families import family_names, get_family
+for name in family_names():
+    get_family(name)
+print(*[name for name in {LARGE!r} if name in sys.modules])
+"""
+    command = [sys.executable, "-c", script]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout == "\n"
 
 
 MOST_ARGUMENTS = 10  # more are a request

@@ -1,9 +1,9 @@
 """Finds the checkpoint of an export: the given one, the preset's own, or the embedded model."""
 
 from dataclasses import replace
-from pathlib import Path
 
-from exporter.catalogue.names import preset_name
+from exporter.catalogue.names import EMBEDDED as EMBEDDED
+from exporter.catalogue.names import EMBEDDED_PRESET, preset_name
 from exporter.catalogue.presets import PRESETS, resolve_model
 from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import (
@@ -19,9 +19,7 @@ from exporter.models.family import Family
 from exporter.options import ExportOptions
 from exporter.seeing.towers import kind_of
 
-EMBEDDED = Path(__file__).parents[1] / "embedded"
 EMBEDDED_NAME = "thimble-python-4m"
-EMBEDDED_PRESET = "llama3.2-1b"  # the preset `llama3`
 
 
 def open_model(name: str, family: Family | None = None) -> Checkpoint:

@@ -9,6 +9,8 @@ from exporter.catalogue.published import SHAPES
 from exporter.errors import ExportError
 
 ALIASES = {"llama2": "llama2-7b", "llama3": "llama3.2-1b"}
+EMBEDDED = Path(__file__).parents[1] / "embedded"
+EMBEDDED_PRESET = "llama3.2-1b"  # whose weights it stands for, where none are named
 _PRESETS = [name for name, _, _ in SHAPES]
 _FILES = (".bin", ".gguf", ".json", ".model", ".pt", ".pte", ".pth", ".safetensors", ".txt")
 

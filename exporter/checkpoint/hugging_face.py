@@ -4,7 +4,6 @@ The weights are safetensors, or, in older models, what `torch.save` writes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -14,7 +13,6 @@ from exporter.catalogue.weight_files import (
     CONFIG,
     FILES,
     named_weights,
-    no_config,
     no_weights,
     shards,
 )
@@ -24,9 +22,7 @@ from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 from exporter.json_object import read_object
-from exporter.models.families import Family, get_family, language_fields
-from exporter.models.family import Spec
-from exporter.models.spec import DecoderSpec
+from exporter.models.family import Family, Spec
 
 
 class NamedTensors:
@@ -118,50 +114,6 @@ def open_files(directory: Path) -> list[Weights]:
     if files:
         return [open_file(path) for path in files]
     raise no_weights(directory)
-
-
-def read_config(path: Path, family: Family | None = None) -> tuple[Family, DecoderSpec]:
-    """Reads a Hugging Face `config.json`.
-
-    Args:
-        family: the architecture; None: the family of the config's model_type.
-
-    Raises:
-        ExportError: the file is missing, is not JSON, names an unsupported architecture, lacks a
-            field, or asks for something that the decoder does not compute.
-    """
-    try:
-        fields = read_object(path)
-    except FileNotFoundError:
-        raise no_config(path) from None
-    try:
-        language = language_fields(fields)
-        family = get_family(language.get("model_type")) if family is None else family
-        return family, family.spec(language)
-    except ExportError as error:
-        raise ExportError(f"{path}: {error}") from None
-
-
-def read_model_config(directory: Path, family: Family | None) -> tuple[Family, DecoderSpec]:
-    """Reads `config.json`, and adds the end-of-text ids of `generation_config.json`.
-
-    Raises:
-        ExportError: as `read_config` does.
-    """
-    family, config = read_config(directory / CONFIG, family)
-    path = directory / "generation_config.json"
-    if not path.is_file():
-        return family, config
-    ids = read_object(path).get("eos_token_id")
-    stops = ids if isinstance(ids, list) else [] if ids is None else [ids]
-    vocabulary = range(config.vocab_size)
-    if not all(type(stop) is int and stop in vocabulary for stop in stops):
-        raise ExportError(
-            f"{path} has an eos_token_id that is not a token id of this model: {ids!r}; vocab_size "
-            f"is {config.vocab_size}."
-        )
-    ends = tuple(dict.fromkeys((*config.eos_token_ids, *stops)))
-    return family, replace(config, eos_token_ids=ends)
 
 
 def _open_shards(index: Path) -> list[Weights]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.catalogue import weight_files
+from exporter.catalogue.model_config import read_model_config
 from exporter.catalogue.names import check_checkpoint, is_hub_file
 from exporter.catalogue.weight_files import check_file_name, is_tuned, meta_files
 from exporter.checkpoint import (
@@ -67,7 +68,7 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
     if files and not has_weights:
         family, config, weights = meta.open_meta(directory, files, family)
         return Checkpoint(config, directory, name, weights, family)
-    family, config = hugging_face.read_model_config(directory, family)
+    family, config = read_model_config(directory, family)
     if is_tuned(directory) and not has_weights:
         tuned = torchtune.open_weights(directory, config)
         return Checkpoint(config, directory, name, tuned, family)

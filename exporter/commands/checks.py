@@ -9,9 +9,11 @@ from pathlib import Path
 
 from delegates import check_delegate
 from exporter.catalogue.adapters import check_adapters
+from exporter.catalogue.model_config import known_spec
 from exporter.catalogue.names import check_checkpoint, check_model, preset_name
 from exporter.catalogue.weight_files import check_file_name, check_model_directory
 from exporter.file.replacing import check_outputs
+from exporter.plan.lengths import check_lengths
 from quant.budget.bounds import check_budget
 from quant.machine.memory_size import parse_size
 
@@ -36,6 +38,18 @@ def check_files(model: str | None, checkpoint: str | None, adapter: Sequence[str
         elif os.path.exists(path):
             check_file_name(path)
     check_adapters(adapter)
+
+
+def check_config(
+    model: str | None, checkpoint: str | None, max_context_len: int | None, max_seq_len: int | None
+) -> None:
+    """Raises ExportError if a model's config, where it is known, is not supported, or its context
+    is shorter than the lengths."""
+    spec = known_spec(model, checkpoint)
+    if spec is None:
+        return
+    context = spec.context_limit if max_context_len is None else max_context_len
+    check_lengths(spec, context, context if max_seq_len is None else max_seq_len)
 
 
 def check_file(

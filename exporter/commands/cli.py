@@ -51,7 +51,7 @@ Examples:
 )
 @click.option(
     "--tokenizer",
-    type=FilledPath("name a file or directory"),
+    type=FilledPath("name a file or directory", exists=True),
     help="A tokenizer file or directory, if the checkpoint has none.",
 )
 @click.option(

@@ -11,12 +11,13 @@ import click
 from delegates import check_installed
 from exporter.catalogue.adapters import split_adapters
 from exporter.command_line.quiet import silence_known_noise
-from exporter.commands.checks import check_file, check_files, check_source
+from exporter.commands.checks import check_config, check_file, check_files, check_source
 from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, show_unchecked, summarize
 from exporter.commands.working import checking, importing, working
 from exporter.plan.given_lengths import check_given_lengths
 from exporter.text.file import read_text_file
+from quant.budget.bounds import require_spreadable
 from quant.measure.format_numbers import with_error
 from quant.scheme import Scheme
 
@@ -92,11 +93,16 @@ def _check(request: Request, out: Path) -> None:
         check_given_lengths(request.max_context_len, request.max_seq_len)
         check_source(request.model, request.checkpoint)
         _vision_scheme(request)  # refuses what is not
-        request.check(request.bits is not None or request.max_size is not None)
+        has_budget = request.bits is not None or request.max_size is not None
+        request.check(has_budget)
+        if has_budget:
+            require_spreadable(request.chosen_scheme())
         check_installed(request.delegate)
         if request.chat_template is not None:
             read_text_file(request.chat_template, "chat template")
         check_files(request.model, request.checkpoint, request.adapter)
+        lengths = request.max_context_len, request.max_seq_len
+        check_config(request.model, request.checkpoint, *lengths)
 
 
 def _show(

@@ -1,15 +1,19 @@
-"""How a checkpoint stores a tensor of the model: renamed, fused, stacked, transposed, ..."""
+"""How a checkpoint stores a tensor of the model: renamed, fused, stacked, transposed, ...
 
-from collections.abc import Callable, Collection
+Importing this module is fast.
+"""
+
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # a family is read from config.json before PyTorch is imported
+    from torch import Tensor
 
 ROTATED = ("q_proj", "k_proj", "q_norm", "k_norm")  # modules whose rows rotate with their heads
 
 
-def _itself(tensor: Tensor) -> Tensor:
+def _itself(tensor: "Tensor") -> "Tensor":
     return tensor
 
 
@@ -24,7 +28,7 @@ class Stored:
     """
 
     names: tuple[str, ...]
-    make: Callable[..., Tensor] = _itself
+    make: "Callable[..., Tensor]" = _itself
     otherwise: "Stored | None" = None
 
     def among(self, stored: Collection[str]) -> "Stored":
@@ -37,7 +41,7 @@ class Stored:
         """Returns it with another way in which checkpoints may store the tensor."""
         return replace(self, otherwise=other)
 
-    def then(self, change: Callable[[Tensor], Tensor]) -> "Stored":
+    def then(self, change: "Callable[[Tensor], Tensor]") -> "Stored":
         """Returns the same with one more step at the end."""
         return Stored(self.names, lambda *tensors: change(self.make(*tensors)))
 
@@ -53,16 +57,20 @@ class Stored:
         """Returns it with rows and columns exchanged: stored as (in_features, out_features)."""
         return self.then(lambda tensor: tensor.mT)
 
+    def flat(self) -> "Stored":
+        """Returns its numbers along one dimension."""
+        return self.then(lambda tensor: tensor.flatten())
+
     def half_split(self, head_dim: int, rotated: int) -> "Stored":
         """Returns rows of heads whose first `rotated` numbers rotate, in the order of heads that
         rotate completely: those that do not rotate are the last ones of each half."""
 
-        def reorder(tensor: Tensor) -> Tensor:
+        def reorder(tensor: "Tensor") -> "Tensor":
             heads = tensor.unflatten(0, (-1, head_dim))
             half = rotated // 2
             first, second, rest = heads.split((half, half, head_dim - rotated), dim=1)
             still = rest.chunk(2, dim=1)
-            return torch.cat((first, still[0], second, still[1]), dim=1).flatten(0, 1)
+            return concatenate((first, still[0], second, still[1]), dim=1).flatten(0, 1)
 
         return self if rotated == head_dim else self.then(reorder)
 
@@ -70,10 +78,10 @@ class Stored:
         """Returns rows of heads whose first `rotated` numbers rotate in pairs of neighbours, in the
         order of heads whose halves rotate with each other."""
 
-        def reorder(tensor: Tensor) -> Tensor:
+        def reorder(tensor: "Tensor") -> "Tensor":
             heads = tensor.unflatten(0, (-1, head_dim))
             turned = heads[:, :rotated].unflatten(1, (-1, 2)).transpose(1, 2).flatten(1, 2)
-            return torch.cat((turned, heads[:, rotated:]), dim=1).flatten(0, 1)
+            return concatenate((turned, heads[:, rotated:]), dim=1).flatten(0, 1)
 
         return self.then(reorder).half_split(head_dim, rotated)
 
@@ -103,9 +111,16 @@ def stacked_expert(gate_up: str, down: str, number: int, part: str, size: int) -
 
 def joined(*names: str) -> Stored:
     """Returns several tensors, concatenated along their rows."""
-    return Stored(names, lambda *tensors: torch.cat(tensors))
+    return Stored(names, lambda *tensors: concatenate(tensors))
 
 
 def stacked(*names: str) -> Stored:
     """Returns several tensors, stacked along a new first dimension."""
-    return Stored(names, lambda *tensors: torch.stack(tensors))
+    return Stored(names, lambda *tensors: concatenate([tensor[None] for tensor in tensors]))
+
+
+def concatenate(tensors: "Sequence[Tensor]", dim: int = 0) -> "Tensor":
+    """Returns tensors one after another along a dimension."""
+    import torch
+
+    return torch.cat(list(tensors), dim)

@@ -12,10 +12,10 @@ from exporter.plan.plan import Plan
 from quant.budget.allocate_bits import (
     Budget,
     allocate_bits,
-    require_spreadable,
     sample,
     small_numbers,
 )
+from quant.budget.bounds import require_spreadable
 from quant.budget.sensitivity import measuring_bytes
 from quant.layers.blocks import mixtures_of
 from quant.layers.walk import layers_of

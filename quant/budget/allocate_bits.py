@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from quant.budget.bounds import both_or_neither, check_budget
+from quant.budget.bounds import both_or_neither, check_budget, require_spreadable
 from quant.budget.known_costs import find_costs
 from quant.cache.store import Cache
 from quant.errors import QuantError
@@ -32,7 +32,7 @@ from quant.measure.size import STOCK, Storage, part_bytes, round_up
 from quant.progress import ProgressCallback
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.scales import GRIDS
-from quant.scheme import EMBEDDING_PART, FOUR_BITS, GROUP_SIZES, HEAD_PART, Scheme
+from quant.scheme import EMBEDDING_PART, GROUP_SIZES, HEAD_PART, Scheme
 from quant.weight_type import INT8, WeightType
 
 _FOUR = 4  # bits of the narrowest type, where the budget allows that for every part
@@ -174,15 +174,6 @@ def choose(parts: Sequence[PartSizes], costs: Sequence[Sequence[float]], room: i
         choices[index] = int(chosen[index, at])
         at -= steps[index][choices[index]]
     return choices
-
-
-def require_spreadable(scheme: Scheme) -> None:
-    """Raises QuantError if a budget cannot spread the scheme's bits."""
-    if scheme.name not in FOUR_BITS:
-        raise QuantError(
-            f"a budget spreads 2 to 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
-            f"{', '.join(FOUR_BITS)}."
-        )
 
 
 def types_of(scheme: Scheme, storage: Storage, fewest: int = _FOUR) -> tuple[WeightType, ...]:

@@ -1,6 +1,7 @@
 """Which budgets are valid for any model. Importing this module is fast."""
 
 from quant.errors import QuantError
+from quant.scheme import FOUR_BITS, Scheme
 
 MOST_BITS = 9  # 8, and a float32 scale for each 32 weights
 
@@ -20,6 +21,15 @@ def check_budget(bits: float | None, size: int | None) -> None:
         )
     if size is not None and size < 1:
         raise QuantError(f"--max-size {size} is not a valid budget; give a size above 0.")
+
+
+def require_spreadable(scheme: Scheme) -> None:
+    """Raises QuantError if a budget cannot spread the scheme's bits."""
+    if scheme.name not in FOUR_BITS:
+        raise QuantError(
+            f"a budget spreads 2 to 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
+            f"{', '.join(FOUR_BITS)}."
+        )
 
 
 def both_or_neither() -> QuantError:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -50,15 +51,20 @@ def build_if_missing(product: str) -> None:
     click.echo(build_and_tell("default", PRODUCTS), err=True)
 
 
-def become_runner(arguments: Sequence[str]) -> NoReturn:
-    """Runs the C++ runner in this process; builds it first if it is missing."""
+def runner_program() -> Path:
+    """Returns the C++ runner; builds it first if it is missing."""
     build_if_missing("runner")
     try:
         show_programs_executorch()
     except BuildError as error:
         fail(error, 1)
+    return BUILD_DIR / "runner"
+
+
+def become_runner(arguments: Sequence[str]) -> NoReturn:
+    """Runs the C++ runner in this process."""
+    program = runner_program()
     sys.stdout.flush()
-    program = BUILD_DIR / "runner"
     os.execv(program, [str(program), *arguments])
 
 

@@ -1,6 +1,8 @@
 """`thimble-run`: from a model's name to its answer."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +15,10 @@ from exporter.command_line.brief import BriefCommand
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.version import version_option
 from exporter.errors import ExportError
+from quant.errors import QuantError
+from quant.scheme import Scheme
 from runtime.commands.cached_model import exported, models_directory
-from runtime.commands.results import become_runner, fail
+from runtime.commands.results import become_runner, fail, runner_program
 from runtime.errors import RunnerError
 
 _SETTINGS = {
@@ -87,6 +91,9 @@ def run_command(
         raise click.UsageError("Name a model first, such as llama3; see --list-models.")
     if prompt is not None and prompt_file is not None:
         raise click.UsageError("-p and -f are two prompts; use only one.")
+    if not model.endswith(".pte"):
+        _check(model, quant, chat_template)
+        _check_options(prompt_file, options)
     file = _find(model, quant, chat_template, quiet)
     arguments = [*_prompt(prompt, prompt_file), *(["--quiet"] if quiet else []), *options]
     if not complete and not set(_OTHER_MODES) & set(options):
@@ -103,15 +110,36 @@ def run_command(
     become_runner([str(file), *arguments])
 
 
+def _check(model: str, quant: str, chat_template: Path | None) -> None:
+    """Exits with 2 if there can be no such export."""
+    if chat_template is not None and not chat_template.is_file():
+        fail(RunnerError(f"{chat_template} does not exist: name a file of Jinja"), 2)
+    try:
+        check_model(model)
+        Scheme(quant)
+    except (ExportError, QuantError) as error:
+        fail(error, 2)
+
+
+def _check_options(prompt_file: str | None, options: Sequence[str]) -> None:
+    """Exits as the runner does if it refuses these, whether it chats or not: before an export,
+    which may take hours. It reads them first, and then finds that a device is no model."""
+    if set(_OTHER_MODES) & set(options):
+        return
+    arguments = [*(["-p", ""] if prompt_file is None else ["-f", prompt_file]), *options]
+    program = runner_program()
+    for more in ([], ["--chat"]):
+        command = [str(program), os.devnull, *arguments, *more]
+        told = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if told.returncode == 0 or os.devnull in told.stderr:
+            return
+    click.echo(told.stderr, nl=False, err=True)
+    sys.exit(told.returncode)
+
+
 def _find(model: str, quant: str, chat_template: Path | None, quiet: bool) -> Path:
     """Returns the file to run."""
     if not model.endswith(".pte"):
-        if chat_template is not None and not chat_template.is_file():
-            fail(RunnerError(f"{chat_template} does not exist: name a file of Jinja"), 2)
-        try:
-            check_model(model)
-        except ExportError as error:
-            fail(error, 2)
         return exported(model, quant, chat_template, quiet)
     source = click.get_current_context().get_parameter_source
     for name in ("quant", "chat_template"):

@@ -250,8 +250,7 @@ def test_a_tokenizer_without_the_token_that_ends_a_text(out: Path, stories: Path
 def test_a_tokenizer_of_an_impossible_name(out: Path, stories: Path) -> None:
     name = "x" * 300
     assert refusal(out, stories, "--tokenizer", name) == (
-        f"the tokenizer {name} cannot be read (File name too long): give a directory or file that "
-        "has one."
+        f"Invalid value for '--tokenizer': Path '{name}' does not exist."
     )
 
 

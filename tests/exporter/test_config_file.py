@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.llama_config import LLAMA
 
-from exporter.checkpoint.hugging_face import read_config
+from exporter.catalogue.model_config import read_config
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec, get_family
 

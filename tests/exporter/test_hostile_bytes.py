@@ -23,12 +23,12 @@ from support.published_configs import CONFIGS
 from support.random_tokenizers import train_sentencepiece
 from support.trained_tokenizers import train_llama3
 
+from exporter.catalogue.model_config import read_model_config
 from exporter.checkpoint import open_checkpoint
 from exporter.checkpoint.adapter import with_adapter
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.ctranslate2_file import CTranslate2File
 from exporter.checkpoint.ggml_file import SIZES, GgmlFile
-from exporter.checkpoint.hugging_face import read_model_config
 from exporter.checkpoint.pickled_file import PickledFile
 from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.checkpoint.sampling import read_sampling

@@ -117,6 +117,7 @@ def test_uncorrelated_inputs_leave_rounding_to_nearest() -> None:
 
 
 def test_hessian_is_the_inputs_second_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quant.rounding.gptq._GRAM_ROWS", 12)
     monkeypatch.setattr("quant.rounding.gptq._HESSIAN_ROWS", 20)  # several blocks of the triangle
     x = torch.randn(6, 10, 50)
     hessian = accumulate_hessian([x[:4], x[4:]], columns=64)

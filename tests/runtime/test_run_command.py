@@ -77,12 +77,15 @@ def test_a_file_with_a_template_chats(cpp_build: Path, chat_pte: Path, cache: Pa
         (["x.pte", "-p", "a", "-f", "b"], "Error: -p and -f are two prompts; use only one."),
         (["x.pte", "--quant", "rtn4"], "Error: --quant has no effect on a .pte; leave it out."),
         (["x.pte"], "runtime: x.pte does not exist: give a .pte file"),
-        (["llama3", "--quant", "rtn3", "--quiet"], "Error: scheme 'rtn3' is not supported"),
+        (["llama3", "--quant", "rtn3", "--quiet"], "runtime: scheme 'rtn3' is not supported"),
+        (["llama3", "-f", "no.txt"], "runner: -f: cannot read no.txt: No such file or directory"),
+        (["llama3", "-p", "a", "--temperature", "-1"], "runner: --temperature is '-1', but must"),
+        (["llama3", "--nosuch"], "runner: '--nosuch' is not an option"),
         (["nosuch"], "runtime: There is no model 'nosuch'"),
         (["llama3", "--chat-template", "no.j"], "runtime: no.j does not exist"),
     ],
 )
-def test_what_is_refused(cache: Path, arguments: list[str], sentence: str) -> None:
+def test_what_is_refused(cpp_build: Path, cache: Path, arguments: list[str], sentence: str) -> None:
     result = run(cache, *arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(sentence) and result.stderr.count("\n") == 1

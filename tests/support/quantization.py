@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from support.decoder_specs import SMALL, varied
 from torch import Tensor, nn
 
-from exporter.checkpoint.hugging_face import read_config
+from exporter.catalogue.model_config import read_config
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from quant.measure.quality import Quality, compare_logits

@@ -1,17 +1,16 @@
 """Apertus: norms of heads, and a feed-forward part of xIELU, whose numbers are learned."""
 
 from collections.abc import Mapping
-from typing import Any
-
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from typing import TYPE_CHECKING, Any
 
 from exporter.models.config import attention, decoder, mlp
 from exporter.models.family import Family
 from exporter.models.fields import count, flag
 from exporter.models.spec import DecoderSpec, LayerSpec, MlpSpec, Norms
 from exporter.models.tensor_layout import Stored
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _DEFAULTS = {
     "rms_norm_eps": 1e-5,
@@ -52,12 +51,18 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
     if number == "beta":
         return Stored((at,)).then(lambda beta: beta.float().view(1))
     if number == "alpha_p":
-        return Stored((at,)).then(lambda alpha: F.softplus(alpha.float()))
+        return Stored((at,)).then(_softplus)
     return Stored((at, f"{block}.act_fn.beta"), _negative)
 
 
-def _negative(alpha: Tensor, beta: Tensor) -> Tensor:
-    return torch.add(F.softplus(alpha.float()), beta.float())
+def _softplus(alpha: "Tensor") -> "Tensor":
+    from torch.nn import functional
+
+    return functional.softplus(alpha.float())
+
+
+def _negative(alpha: "Tensor", beta: "Tensor") -> "Tensor":
+    return _softplus(alpha) + beta.float()
 
 
 def is_unread(spec: DecoderSpec, name: str) -> bool:

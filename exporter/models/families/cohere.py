@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from exporter.models.config import attention, decoder, mlp
 from exporter.models.families import glm
 from exporter.models.family import Family
@@ -52,8 +50,9 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
     """Folds in the factor of the logits; norms of heads have a row for each."""
     ((module, factor),) = spec.folded
     plain = Stored((name,))
-    is_of_heads = name.endswith(("q_norm.weight", "k_norm.weight"))
-    kept = glm.in_halves(spec, name, plain.then(torch.flatten) if is_of_heads else plain)
+    if name.endswith(("q_norm.weight", "k_norm.weight")):
+        plain = plain.flat()
+    kept = glm.in_halves(spec, name, plain)
     return kept.times(factor) if name.startswith(f"{module}.") else kept
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from exporter.models.families import qwen2_moe, qwen3_5_text, qwen3_moe
 from exporter.models.family import Family
 from exporter.models.spec import DecoderSpec, DeltaSpec
-from exporter.models.tensor_layout import Stored
+from exporter.models.tensor_layout import Stored, concatenate
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _DEFAULTS = {
     **qwen3_5_text.DEFAULTS,
@@ -58,9 +58,9 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
     return whole.or_else(Stored((name,)))
 
 
-def _parts(rows: Tensor, sizes: list[int], places: list[int]) -> Tensor:
+def _parts(rows: "Tensor", sizes: list[int], places: list[int]) -> "Tensor":
     heads = rows.unflatten(0, (-1, sum(sizes))).split(sizes, dim=1)
-    return torch.cat([heads[part].flatten(0, 1) for part in places])
+    return concatenate([heads[part].flatten(0, 1) for part in places])
 
 
 FAMILY = Family("qwen3_next", spec, stored)

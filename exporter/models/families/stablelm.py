@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from exporter.models.config import decoder, mlp, unrotated_attention
 from exporter.models.families.phi import rotated
 from exporter.models.family import Family
@@ -46,7 +44,7 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
     mixer = spec.attentions[0]
     heads = mixer.num_attention_heads if part == "q_norm" else mixer.num_key_value_heads
     names = (f"{block}.{part[0]}_layernorm.norms.{head}.weight" for head in range(heads))
-    whole = Stored((name,)).then(torch.flatten)
+    whole = Stored((name,)).flat()
     return rotated(spec, name, joined(*names)).or_else(rotated(spec, name, whole))
 
 
