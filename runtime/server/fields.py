@@ -44,7 +44,6 @@ UNSUPPORTED: dict[str, object] = {
     "reasoning_budget": -1,
     "reasoning_budget_tokens": -1,
     "reasoning_format": ("auto", "deepseek", "parsed"),
-    "repeat_last_n": -1,
     "repeat_penalty": 1,
     "skip_special_tokens": True,
     "tfs_z": 1,
@@ -57,6 +56,7 @@ UNSUPPORTED: dict[str, object] = {
 # The same of the other paths, whose own APIs refuse what chat completions obey.
 UNSUPPORTED_BESIDE_CHATS: dict[str, object] = {
     **UNSUPPORTED,
+    "repeat_last_n": -1,
     **dict.fromkeys(
         (
             *("chat_template_kwargs", "choice", "dry_multiplier", "dynatemp_range"),

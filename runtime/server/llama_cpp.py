@@ -10,7 +10,7 @@ from starlette.routing import Route
 from runtime.server.answering import Answering
 from runtime.server.errors import HttpError
 from runtime.server.fields import Fields
-from runtime.server.requests import No
+from runtime.server.model_process import Pieces
 
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -19,13 +19,15 @@ class TokenizeBody(Fields):
     """
     Attributes:
         add_special: with what the tokenizer puts around a prompt, such as BOS.
+        parse_special: special tokens that are spelled in the content become these tokens; of a
+            prompt they always do.
         with_pieces: each token with its text.
     """
 
     model: str | None = Field(None, description="may be left out if there is one alone")
     content: str
     add_special: bool = False
-    parse_special: No = False
+    parse_special: bool = False
     with_pieces: bool = False
 
 
@@ -41,7 +43,9 @@ def routes(answering: Answering) -> list[Route]:
         body = await gate.body(request, TokenizeBody)
         async with answering.turn(request, body.model) as turn:
             model = turn.model
-            tokens = await model.encode(body.content, body.add_special) if body.content else []
+            parsed = body.parse_special and not body.add_special
+            text: str | Pieces = [(body.content, True)] if parsed else body.content
+            tokens = await model.encode(text, body.add_special) if body.content else []
             if not body.with_pieces:
                 return JSONResponse({"tokens": tokens})
             texts = await model.decode(tokens)

@@ -19,6 +19,7 @@ from runtime.answer_options import NUMBERS, AnswerNumber
 from runtime.server.constraints import Constrained
 from runtime.server.errors import not_valid
 from runtime.server.fields import UNSUPPORTED_BESIDE_CHATS, Fields
+from runtime.server.penalties import Penalized
 
 MAX_TOKENS = 2**31 - 1
 _MOST_STOPS = 64
@@ -107,7 +108,7 @@ else:  # a field for each number
     )
 
 
-class Sampling(_Numbers, Constrained):
+class Sampling(_Numbers, Constrained, Penalized):
     """What an answer must be, how it is chosen, and where it ends."""
 
     seed: _Seed | None = None

@@ -8,8 +8,9 @@ import httpx
 import pytest
 from support.servers import Server, export_caller, serving
 
-from runtime.server.ollama.requests import GenerateBody, Message
+from runtime.server.ollama.requests import GenerateBody, Message, Options
 from runtime.server.ollama.routes import _messages
+from runtime.server.requests import Sampling
 
 
 def test_results_belong_to_the_functions_that_they_name() -> None:
@@ -25,6 +26,29 @@ def test_a_seed_of_chance_and_an_empty_schema() -> None:
     asked = {"model": "stories", "options": {"seed": -1}, "format": {}}
     fields = GenerateBody.model_validate(asked).fields
     assert fields["seed"] is None and fields["response_format"]["schema"] == {}
+
+
+def test_whole_numbers_may_have_a_point() -> None:
+    options = {"num_predict": 5.0, "seed": 1e1, "top_k": 40.0, "temperature": 1.0}
+    fields = Options.model_validate(options).fields
+    assert (fields["max_tokens"], fields["seed"], fields["top_k"]) == (5, 10, 40)
+    with pytest.raises(ValueError, match="num_predict"):
+        Options.model_validate({"num_predict": 5.5})
+
+
+@pytest.mark.parametrize(
+    ("body", "penalty"),
+    [(Options, "repeat_penalty"), (Options, "presence_penalty"), (Sampling, "repetition_penalty")],
+)
+def test_how_far_back_penalties_look(body: type[Options | Sampling], penalty: str) -> None:
+    """It is the whole text, so that another number is refused where it would matter."""
+    named = {"model": "m"} if body is Sampling else {}
+    nothing = 0 if penalty == "presence_penalty" else 1
+    for taken in ({"repeat_last_n": 64}, {"repeat_last_n": 64, penalty: nothing}):
+        body.model_validate({**named, **taken})
+    body.model_validate({**named, "repeat_last_n": -1, penalty: 1.5})
+    with pytest.raises(ValueError, match=f"{penalty} is of the whole text"):
+        body.model_validate({**named, "repeat_last_n": 64, penalty: 1.5})
 
 
 @pytest.fixture(scope="module")

@@ -294,6 +294,8 @@ def test_tokens(server: Server) -> None:
     text = "Once upon a time, ü"
     tokens = post("/tokenize", content=text)["tokens"]
     assert post("/tokenize", content=text, add_special=True)["tokens"] == [1, *tokens]
+    assert post("/tokenize", content="</s>", parse_special=True)["tokens"] == [2]
+    assert 2 not in post("/tokenize", content="</s>")["tokens"]
     assert post("/detokenize", tokens=tokens)["content"].strip() == text
     pieces = post("/tokenize", content="Once", with_pieces=True)["tokens"]
     assert "".join(piece["piece"] for piece in pieces).strip() == "Once"

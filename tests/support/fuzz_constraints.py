@@ -10,6 +10,7 @@ from support.random_patterns import random_pattern
 SCHEMA, REGEX, CHOICE, GRAMMAR, RELAXED = range(5)
 FORMATS = (
     *("date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri"),
+    *("base64", "base64url"),
 )
 NUMBERS = {"minimum": -3, "exclusiveMaximum": 70.5, "multipleOf": 0.25, "maximum": 60}
 TEXTS = {"minLength": 1, "maxLength": 8, "pattern": "[a-z]", "format": "hostname"}

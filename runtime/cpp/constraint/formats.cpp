@@ -24,6 +24,9 @@ struct Format {
 #define COUNT "[0-9]{1,6}"
 #define CLOCK "T(?:" COUNT "H(?:" COUNT "M(?:" COUNT "S)?)?|" COUNT "M(?:" COUNT "S)?|" COUNT "S)"
 #define DAYS "(?:" COUNT "Y(?:" COUNT "M(?:" COUNT "D)?)?|" COUNT "M(?:" COUNT "D)?|" COUNT "D)"
+// RFC 4648's, filled up with "=" as its sections 4 and 5 have it.
+#define BASE64(last) \
+  "(?:[A-Za-z0-9" last "]{4})*(?:[A-Za-z0-9" last "]{2}==|[A-Za-z0-9" last "]{3}=)?"
 #define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define HOST LABEL "(?:\\." LABEL ")*"
 #define ATOM "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -48,6 +51,8 @@ constexpr Format kFormats[] = {
     {"date-time", DATE "[tT]" TIME},
     {"duration", "P(?:" COUNT "W|" DAYS "(?:" CLOCK ")?|" CLOCK ")"},
     {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
+    {"base64", BASE64("+/")},
+    {"base64url", BASE64("_-")},
     {"email", ATOM "(?:\\." ATOM ")*@" HOST},
     {"hostname", HOST},
     {"ipv4", BYTE "(?:\\." BYTE "){3}"},
@@ -61,6 +66,7 @@ constexpr Format kFormats[] = {
 #undef COUNT
 #undef CLOCK
 #undef DAYS
+#undef BASE64
 #undef LABEL
 #undef HOST
 #undef ATOM

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field, model_validator
 
 from runtime.server.fields import Fields
+from runtime.server.penalties import Penalized
 from runtime.server.requests import FunctionTool, NamesModel, TopK
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -16,8 +17,8 @@ _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _ANY_SEED = -1
 
 
-class Options(Fields):
-    """How an answer is chosen, and where it ends."""
+class Options(Penalized):
+    """How an answer is chosen, and where it ends. 5.0 is 5, as Ollama reads options."""
 
     temperature: float | None = Field(None, ge=0, le=2)
     top_k: TopK | None = None
@@ -33,6 +34,16 @@ class Options(Fields):
     mirostat: int | None = Field(None, ge=0, le=2)
     mirostat_tau: float | None = Field(None, ge=0, le=100)
     mirostat_eta: float | None = Field(None, ge=0, le=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_numbers(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in given.items()
+        }
 
     @property
     def fields(self) -> dict[str, Any]:
