@@ -22,7 +22,7 @@ from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.seeing.picture_blob import PICTURE
 from quant.scheme import Scheme
-from runtime import Chat, Engine, Program, Runner, ask
+from runtime import Chat, Engine, Program, Runner, RunnerError, ask
 from runtime.pictures import picture_tiles
 
 transformers = pytest.importorskip("transformers")
@@ -160,6 +160,23 @@ def test_rows_are_kept(seeing: Seeing, tmp_path: Path) -> None:
         for rows in (4, 256):  # of prompts in a call: fewer than a picture's, and more
             with Engine(other, sequences=3, prompt_rows=rows) as engine:
                 assert [answered(engine, one) for one in asked] == alone
+
+
+def test_a_part_of_a_picture_is_refused(seeing: Seeing) -> None:
+    with Runner(seeing[0], threads=1) as runner:
+        pieces = [("Look <start_of_image> well <start_of_image> so", True)]
+        tokens = runner.encode_pieces(pieces, [picture(60, 20), picture(31, 90)])
+        rows = [at for at, token in enumerate(tokens) if token < 0]
+        twice = [*tokens[: rows[3]], *tokens[rows[0] :]]
+        with Engine(runner, prompt_rows=4) as engine:
+            asked = [tokens, tokens[: rows[-1] + 1]]  # the second ends with a picture
+            together = [engine.submit(one, **OPTIONS) for one in asked]
+            assert [one.text() for one in together] == [
+                engine.submit(one, **OPTIONS).text() for one in asked
+            ]
+            for wrong in (tokens[: rows[3]], tokens[rows[3] :], tokens[: rows[-1]], twice):
+                with pytest.raises(RunnerError, match="a part of a picture: give all its rows"):
+                    engine.submit(wrong, **OPTIONS)
 
 
 def test_a_cut_picture_is_read_anew(seeing: Seeing) -> None:

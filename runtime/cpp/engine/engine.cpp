@@ -62,7 +62,7 @@ Result<int64_t> Engine::submit(Request request) {
   Status fits = model_->check_context(with_places(request.tokens));
   if (fits.ok() && sight_ != nullptr) {
     Result<Pictures> held = sight_->hold(request.tokens);
-    fits = held.status();
+    fits = held.ok() ? check_whole(request.tokens, *held) : held.status();
     if (held.ok()) request.pictures = std::move(*held);
   }
   if (fits.ok()) {
@@ -197,8 +197,13 @@ std::vector<SequenceRows> Engine::next_rows() {
 void Engine::keep_pictures_whole(std::vector<SequenceRows>* parts) const {
   int64_t rows = 0;
   for (SequenceRows& part : *parts) {
-    part.rows = sight_->step(running_[part.sequence]->next(), 0, part.rows);
+    const std::vector<int32_t>& next = running_[part.sequence]->next();
+    part.rows = sight_->step(next, 0, part.rows);
     rows += static_cast<int64_t>(part.rows);
+    if (part.rows == next.size() && !part.gets_logits) {  // the text ends with the picture
+      *parts = {{part.sequence, part.rows, true}};
+      return;
+    }
   }
   if (rows <= model_->program().max_seq_len()) return;
   *parts = {*std::max_element(parts->begin(), parts->end(), [](const auto& one, const auto& other) {

@@ -84,7 +84,7 @@ class Engine {
   /// What each sequence has in the next call.
   std::vector<SequenceRows> next_rows();
   /// Makes each part end before or behind a picture whose rows attend to each other; if the call
-  /// then has too many rows, the longest part is left alone.
+  /// then has too many rows, or a part ends its text so, that part is left alone.
   void keep_pictures_whole(std::vector<SequenceRows>* parts) const;
   /// Lets sequences guess behind their only token, as far as the call has room.
   Status add_drafts(std::vector<SequenceRows>* parts);

@@ -11,10 +11,6 @@ struct Place {
   int64_t time, down, across;
 };
 
-bool holds(const SeenPicture& picture, int32_t row) {
-  return row <= picture.first && picture.first - row < static_cast<int64_t>(picture.count);
-}
-
 /// The places of all rows of a text whose pictures are given.
 std::vector<Place> places_of(const std::vector<int32_t>& text, const Pictures& pictures,
                              const PatchSettings& patches) {
@@ -29,10 +25,10 @@ std::vector<Place> places_of(const std::vector<int32_t>& text, const Pictures& p
       continue;
     }
     const SeenPicture& picture = **std::find_if(
-        pictures.begin(), pictures.end(), [&](const auto& one) { return holds(*one, text[at]); });
+        pictures.begin(), pictures.end(), [&](const auto& one) { return one->has(text[at]); });
     const auto across = static_cast<int64_t>(picture.tiles.whole().width / patches.unit());
     const auto down = static_cast<int64_t>(picture.tiles.whole().height / patches.unit());
-    for (; at < text.size() && holds(picture, text[at]); ++at) {
+    for (; at < text.size() && picture.has(text[at]); ++at) {
       const int64_t row = picture.first - text[at];
       places.push_back({next, next + row / across, next + row % across});
       if (row + 1 == across * down) {

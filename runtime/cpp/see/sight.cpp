@@ -57,6 +57,20 @@ size_t before_picture(const std::vector<int32_t>& tokens, size_t at) {
   return at;
 }
 
+Status check_whole(const std::vector<int32_t>& tokens, const Pictures& pictures) {
+  int32_t next = 0;  // of the rows of a picture that has begun; 0: none has
+  bool whole = true;
+  for (const int32_t token : tokens) {
+    if (!is_row(token)) continue;
+    const SeenPicture& picture = **std::find_if(
+        pictures.begin(), pictures.end(), [token](const auto& one) { return one->has(token); });
+    whole = whole && token == (next == 0 ? picture.first : next);
+    next = picture.has(token - 1) ? token - 1 : 0;
+  }
+  if (whole && next == 0) return {};
+  return Status::error("the text has a part of a picture: give all its rows, in order");
+}
+
 Result<std::shared_ptr<Sight>> Sight::load(OpenProgram& program) {
   const std::string& path = program.file().path();
   const std::string_view blob = program.named_data("thimble.picture");
@@ -165,9 +179,7 @@ std::shared_ptr<SeenPicture> Sight::find(int64_t row) const {
 Result<Pictures> Sight::hold(const std::vector<int32_t>& tokens) const {
   Pictures held;
   for (const int32_t token : tokens) {
-    const bool is_known = !held.empty() && token <= held.back()->first &&
-                          held.back()->first - token < static_cast<int64_t>(held.back()->count);
-    if (!is_row(token) || is_known) continue;
+    if (!is_row(token) || (!held.empty() && held.back()->has(token))) continue;
     std::shared_ptr<SeenPicture> picture = find(token);
     if (picture == nullptr) {
       return Status::error("a picture of the text is not known any more: pass it again");

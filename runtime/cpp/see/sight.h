@@ -39,8 +39,13 @@ struct SeenPicture {
   size_t count;                ///< of rows
   std::vector<float> numbers;  ///< of the rows, [count][width]; the model's thread alone uses them
   std::vector<bool> computed;  ///< which tiles' rows are in `numbers`
+
+  bool has(int32_t row) const { return row <= first && first - row < static_cast<int64_t>(count); }
 };
 using Pictures = std::vector<std::shared_ptr<SeenPicture>>;
+
+/// Fails where a text has a part of a picture: what its rows would attend to is not known.
+Status check_whole(const std::vector<int32_t>& tokens, const Pictures& pictures);
 
 /// The methods of a model that sees: `vision_encoder` makes rows of pictures, and `text_decoder`
 /// reads them among those that `token_embedding` makes of tokens, over the caches of `forward`.
