@@ -80,8 +80,14 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
             f"{name} has only {tensors} tensors in all; take config and weights from the same "
             "model."
         )
-    if opened.part.is_nested and HEAD not in opened.shapes():
+    notes = [*_wrapping(opened.part)]
+    lacks_head = opened.part.is_nested and HEAD not in opened.shapes()
+    if lacks_head and not config.tie_word_embeddings:
         config = replace(config, tie_word_embeddings=True)
+        notes.append(
+            f"no {HEAD} is stored, so the embedding is also the head, although config.json does "
+            "not say tie_word_embeddings. transformers takes random numbers."
+        )
     fields = language_fields(read_object(directory / "config.json"))
     return Checkpoint(
         config,
@@ -91,7 +97,7 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
         family,
         opened.part.left_out,
         rounded_activations=rounded_activations(fields.get("quantization_config") or {}),
-        notes=(*_wrapping(opened.part), *_notes(opened, fields)),
+        notes=(*notes, *_notes(opened, fields)),
     )
 
 

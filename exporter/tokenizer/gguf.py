@@ -19,6 +19,7 @@ from exporter.tokenizer.sentencepiece_model import SPACE, read_model
 from exporter.tokenizer.specification import AddedToken, TokenizerSpec
 from exporter.tokenizer.split_patterns import (
     DEEPSEEK3_PATTERNS,
+    DEEPSEEK_CODER_PATTERNS,
     GPT4O_PATTERN,
     LLAMA3_PATTERN,
     QWEN2_PATTERN,
@@ -110,16 +111,19 @@ class _Split:
 _SPLITS = {
     name: split
     for split, names in {
-        _Split(): "gpt-2 phi-2 mpt olmo exaone4 mellum a.x-4.0",
-        _Split(digits=True): "smollm starcoder refact command-r codeshell exaone minerva-7b",
+        _Split(): ("gpt-2 phi-2 mpt olmo exaone4 mellum a.x-4.0 trillion granite-docling"),
+        _Split(digits=True): (
+            "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2"
+        ),
         _Split(LLAMA3_PATTERN, whole_words=True, adds_bos=True): (
             "llama3 llama-v3 llama-bpe falcon3 lfm2 pixtral midm-2.0"
         ),
         _Split(LLAMA3_PATTERN): "dbrx smaug-bpe chatglm-bpe",
         _Split(LLAMA3_PATTERN, whole_words=True): "glm4",
         _Split(QWEN2_PATTERN, nfc=True): "qwen2 deepseek-r1-qwen",
-        _Split(QWEN2_PATTERN): "stablelm2 hunyuan",
+        _Split(QWEN2_PATTERN): "stablelm2 hunyuan megrez kormo",
         _Split(DEEPSEEK3_PATTERNS[-1], DEEPSEEK3_PATTERNS[:-1]): "hunyuan-dense deepseek-v3",
+        _Split(DEEPSEEK_CODER_PATTERNS[-1], DEEPSEEK_CODER_PATTERNS[:-1]): "deepseek-coder",
         _Split(SEED_PATTERN): "seed-coder",
         _Split(QWEN35_PATTERN, nfc=True): "qwen35",
         _Split(TEKKEN_PATTERN, whole_words=True, adds_bos=True, joins_marks=True): "tekken",

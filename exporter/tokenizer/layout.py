@@ -82,7 +82,13 @@ def _check_merges(model: dict[str, Any]) -> None:
             or not all(isinstance(part, str) for part in parts)
         ):
             raise LayoutError(f"merges[{index}] is {reprlib.repr(merge)}, not a pair of tokens")
-        for token in (parts[0], parts[1], joined(parts[0], parts[1], prefix)):
+        whole = joined(parts[0], parts[1], prefix)
+        if whole is None:
+            raise LayoutError(
+                f"merges[{index}] is {reprlib.repr(merge)}, whose second token is shorter than the "
+                f"continuing_subword_prefix {reprlib.repr(prefix)}"
+            )
+        for token in (*parts, whole):
             if token not in vocab:
                 raise LayoutError(
                     f"merges[{index}] needs the token {reprlib.repr(token)}, which the vocab lacks"

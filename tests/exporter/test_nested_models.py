@@ -227,6 +227,20 @@ def test_heads_that_predict_more_tokens_are_left_out(tmp_path: Path) -> None:
     assert list(checkpoint.weights.shapes()) == ["model.norm.weight"]
 
 
+@pytest.mark.parametrize("said", [{}, {"tie_word_embeddings": False}], ids=["nothing", "untied"])
+def test_a_head_that_is_neither_stored_nor_tied(said: dict[str, bool], tmp_path: Path) -> None:
+    text = {**SHAPE, "model_type": "llama", "num_hidden_layers": 1, "tie_word_embeddings": False}
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": text, **said}))
+    tensors = {"language_model.model.norm.weight": torch.ones(48)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    checkpoint = open_checkpoint(tmp_path)
+    assert checkpoint.config.tie_word_embeddings
+    assert checkpoint.notes == (
+        "no lm_head.weight is stored, so the embedding is also the head, although config.json does "
+        "not say tie_word_embeddings. transformers takes random numbers.",
+    )
+
+
 def test_the_tokens_that_begin_and_end_a_text_may_be_nested(tmp_path: Path) -> None:
     """As in Qwen3.5's config.json, whose eos_token_id is in text_config alone."""
     stored = json.loads((EMBEDDED / "tokenizer.json").read_text(encoding="utf-8"))

@@ -104,6 +104,7 @@ def test_any_damage_to_a_tokenizer_json(
         (("added_tokens", 0, "special"), "x", "added_tokens[0].special is 'x', not true or false"),
         (("model", "vocab"), {}, "the vocab is empty"),
         (("model", "merges"), ["a"], "merges[0] is 'a', not a pair of tokens"),
+        (("model", "continuing_subword_prefix"), "#" * 9, "whose second token is shorter than the"),
         (("post_processor", "single"), [], "post_processor.single is empty"),
         (("post_processor", "single"), "", "post_processor.single is '', not a list"),
         (

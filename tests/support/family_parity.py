@@ -1,9 +1,10 @@
 """How close each family is to transformers: the largest difference of a logit, over the models of
 `family_models` and others at random, in one call and over the cache in pieces.
 
-    PYTHONPATH=tests python -m support.family_parity [--random N] [MODEL_TYPE ...]
+    PYTHONPATH=tests python -m support.family_parity [--random N] [--float64] [MODEL_TYPE ...]
 
-prints a row for each family, as the table of exporter/models/families/README.md has them.
+prints a row for each family, as the table of exporter/models/families/README.md has them. With
+--float64 it says instead how far ours and those of transformers are from float64's.
 """
 
 import argparse
@@ -48,8 +49,22 @@ def difference(case: Case) -> float:
     return found.item()
 
 
-def row(model_type: str, random: int) -> str:
+@torch.no_grad()
+def errors(case: Case) -> tuple[float, float]:
+    """How far our logits and those of transformers are from those of our model in float64."""
+    reference = reference_model(case)
+    tokens = tokens_of(reference)
+    exact = our_model(reference).double().logits(tokens)
+    ours, theirs = our_model(reference).logits(tokens), reference(tokens).logits
+    return (ours - exact).abs().max().item(), (theirs - exact).abs().max().item()
+
+
+def row(model_type: str, random: int, from_float64: bool) -> str:
     """One family's row."""
+    if from_float64:
+        both = [errors(case) for case in cases_of(model_type, random)]
+        ours, theirs = (max(column) for column in zip(*both, strict=True))
+        return f"| `{model_type}` | {len(both)} | {ours:.0e} | {theirs:.0e} |"
     found = [difference(case) for case in cases_of(model_type, random)]
     return f"| `{model_type}` | {len(found)} | {max(found):.0e} |"
 
@@ -58,11 +73,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", default=FAMILIES, metavar="MODEL_TYPE")
     parser.add_argument("--random", type=int, default=24, metavar="N", help="models at random")
+    parser.add_argument("--float64", action="store_true", help="how far from float64")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()  # it warns of some of what is drawn
-    print("| family | models | parity |\n|---|---|---|")
+    columns = ("ours", "transformers") if arguments.float64 else ("parity",)
+    print(f"| family | models | {' | '.join(columns)} |\n|---|---{'|---' * len(columns)}|")
     for model_type in arguments.families:
-        print(row(model_type, arguments.random), flush=True)
+        print(row(model_type, arguments.random, arguments.float64), flush=True)
 
 
 if __name__ == "__main__":

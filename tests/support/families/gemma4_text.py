@@ -62,7 +62,7 @@ DATA = FamilyData(
     row=Row(
         "heads of two sizes, the large ones rotate in part; keys and values of earlier "
         "layers; an input of each layer from a table",
-        "4e-5",
+        "5e-5",
         "`cpu`",
         "`xnnpack`",
         "all others: keys and values of another layer, windows",

@@ -11,7 +11,7 @@ DATA = FamilyData(
     models="Qwen3-Next",
     row=Row(
         "as Qwen 3.5; experts, one of which all tokens share",
-        "5e-5",
+        "8e-5",
         "`cpu`",
         refused="`xnnpack` `coreml`: the delta rule; all others: experts, the delta rule",
     ),
