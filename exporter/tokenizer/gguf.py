@@ -165,7 +165,10 @@ def read_gguf(path: Path) -> TokenizerSpec:
             for token in spec.added_tokens
         ]
     spec.bos_id = stored.id_of("bos")
-    spec.adds_bos = stored.flag("add_bos_token", adds_bos) and spec.bos_id is not None
+    spec.adds_bos = stored.flag("add_bos_token", adds_bos)
+    if spec.adds_bos and spec.bos_id is None:
+        spec.adds_bos = False
+        spec.notes.append("texts should begin with BOS, but the GGUF file does not name it.")
     spec.eos_ids = stored.ends()
     spec.ends_texts = stored.flag("add_eos_token", False) and stored.id_of("eos") is not None
     return spec
@@ -258,7 +261,12 @@ class _Stored:
         split, merges = self.split(), self.fields.get("merges")
         if not _is_list(merges, str):
             raise _damaged(self.path, "merges is not a list of strings")
-        absent = set(self._of_type(_Type.UNUSED))
+        merged = {merge.replace(" ", "", 1) for merge in merges}
+        absent = {
+            id
+            for id in self._of_type(_Type.UNUSED)
+            if len(self.tokens[id]) > 1 and self.tokens[id] not in merged
+        }
         unknown = self.id_of("unknown") if split.characters else None
         return {
             "version": "1.0",

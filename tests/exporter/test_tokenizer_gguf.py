@@ -282,6 +282,26 @@ def test_the_end_of_a_channel_ends_no_answer(tmp_path: Path) -> None:
     assert compiled.eos_ids == [last, 0, tokens.index("<|im_end|>"), last + 2]
 
 
+def test_tokens_that_are_used_though_their_type_says_otherwise(tmp_path: Path) -> None:
+    """As in llama.cpp: bytes, and what merges make."""
+    metadata = byte_level_metadata("llama-bpe")
+    tokens, types = (metadata[f"tokenizer.ggml.{name}"] for name in ("tokens", "token_type"))
+    first, second = metadata["tokenizer.ggml.merges"][0].split(" ")
+    wanted = load_tokenizer(write(tmp_path / "m.gguf", metadata)).encode(f"{first}{second} a")
+    for token in ("a", first + second):
+        types[tokens.index(token)] = UNUSED
+    changed = load_tokenizer(write(tmp_path / "u.gguf", metadata))
+    assert changed.encode(f"{first}{second} a") == wanted
+
+
+def test_a_bos_that_the_file_does_not_name_is_noted(tmp_path: Path) -> None:
+    for changes, notes in (({}, 1), ({"tokenizer.ggml.add_bos_token": False}, 0)):
+        metadata = {**byte_level_metadata("llama-bpe"), **changes}
+        del metadata["tokenizer.ggml.bos_token_id"]
+        spec = read_specification(write(tmp_path / "m.gguf", metadata))
+        assert len(spec.notes) == notes and not spec.adds_bos
+
+
 @pytest.mark.parametrize(("stored", "begins"), [(None, True), (True, True), (False, False)])
 def test_whether_texts_begin_with_bos_and_end_with_eos(
     tmp_path: Path, stored: bool | None, begins: bool
