@@ -50,7 +50,7 @@ def compile_chat_template(
     """
     text = TemplateText(template, tokens, tool_template)
     try:
-        render, notes = _load(template, tokens)
+        render, notes = load_as_kept(template, tokens)
         try:
             forms, more = _reduce(render)
         except IrreducibleError:
@@ -102,7 +102,7 @@ def first_turn(template: str, tokens: dict[str, str]) -> str | None:
     """What a template writes in front of a conversation's first message; None where it renders
     none as it is."""
     try:
-        render = _load(template, tokens)[0]
+        render = load_as_kept(template, tokens)[0]
         text = render([{"role": "user", "content": _MESSAGE}], True)
     except jinja2.TemplateError:
         return None
@@ -110,7 +110,8 @@ def first_turn(template: str, tokens: dict[str, str]) -> str | None:
     return before if message else None
 
 
-def _load(template: str, tokens: dict[str, str]) -> tuple[Render, list[str]]:
+def load_as_kept(template: str, tokens: dict[str, str]) -> tuple[Render, list[str]]:
+    """Returns a template as a file keeps it, whose date does not change, and remarks on it."""
     with_clock = load_template(template, tokens, has_clock=True)
     if not inserts_date(template):
         return with_clock, []

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import jinja2
 
 from exporter.chat_template import TemplateText
+from exporter.chat_template.compile import load_as_kept
 from exporter.chat_template.pictures import COUNTS, repeated
 from exporter.chat_template.reduction import IrreducibleError
-from runtime.chat_format.environment import load_template
 
 _TEXT = "What is a thimble?"  # which no template has in itself
 
@@ -34,7 +34,7 @@ def question_form(template: TemplateText | None, place: str) -> Question:
     if template is None:
         return Question()
     try:
-        render = load_template(template.source, template.tokens, has_clock=False)
+        render, _ = load_as_kept(template.source, template.tokens)
         rendered = [
             render([{"role": "user", "content": [*count * [{"type": "image"}], text]}], True)
             for count in COUNTS

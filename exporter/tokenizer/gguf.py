@@ -258,7 +258,8 @@ class _Stored:
 
     def document(self) -> dict[str, Any]:
         """The equivalent tokenizer.json of BPE."""
-        split, merges = self.split(), self.fields.get("merges")
+        split = self.split()
+        merges: Any = self.fields.get("merges")
         if not _is_list(merges, str):
             raise _damaged(self.path, "merges is not a list of strings")
         merged = {merge.replace(" ", "", 1) for merge in merges}

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from PIL import Image
 from support import seeing_models as models
 from support.pictures import picture
 
-from exporter.chat_template import compile_chat_template
+from exporter.chat_template import TemplateText, compile_chat_template
+from exporter.seeing.question import question_form
 from runtime import Chat, Engine, Runner, RunnerError, ask
 from runtime.chat_format.messages import prepare_messages
 from runtime.chat_format.template import ChatTemplate
@@ -210,3 +212,12 @@ def test_templates_of_parts(source: str, reason: str) -> None:
         return
     literal = [piece for piece, is_literal in template.render(prepared).pieces if is_literal]
     assert "".join(literal).count("<image>") == 1
+
+
+@pytest.mark.parametrize("default", ["", "{% if not strftime_now is defined %}{% endif %}"])
+def test_a_question_in_a_template_with_a_date(default: str) -> None:
+    """The date is that of the file's template for chats: today's, where it names no other."""
+    plain = question_form(TemplateText(models.TEMPLATE, NAMES), "<image>")
+    dated = default + "[{{ strftime_now('%Y')[:2] }}]" + models.TEMPLATE
+    found = question_form(TemplateText(dated, NAMES), "<image>")
+    assert plain.before and found == replace(plain, before=f"[20]{plain.before}")
