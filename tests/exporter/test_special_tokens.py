@@ -11,7 +11,7 @@ from support.cpp_programs import CppTokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
 
-from exporter.chat_template.compile import _load
+from exporter.chat_template.compile import load_as_kept
 from exporter.tokenizer import TokenizerError, compile_tokenizer
 from exporter.tokenizer.compile import read_specification
 
@@ -137,7 +137,7 @@ def test_the_token_of_the_padding(
     oracle, compiled = AutoTokenizer.from_pretrained(path), compile_tokenizer(path)
     assert compiled.tokens == oracle.special_tokens_map
     assert compiled.vocab_size == len(oracle)
-    ours = _load(TEMPLATE, compiled.tokens)[0](TURN, True)
+    ours = load_as_kept(TEMPLATE, compiled.tokens)[0](TURN, True)
     assert ours == oracle.apply_chat_template(TURN, tokenize=False, add_generation_prompt=True)
 
 
@@ -158,7 +158,7 @@ def test_tokens_of_the_other_files(
     expected = [oracle(text, add_special_tokens=False).input_ids for text in TEXTS]
     assert cpp.encode(list(TEXTS), parse_special=True) == expected
     assert compiled.tokens == oracle.special_tokens_map
-    ours = _load(TEMPLATE, compiled.tokens)[0](TURN, True)
+    ours = load_as_kept(TEMPLATE, compiled.tokens)[0](TURN, True)
     assert ours == oracle.apply_chat_template(TURN, tokenize=False, add_generation_prompt=True)
 
 
