@@ -11,7 +11,7 @@ from pathlib import Path
 def interrupt(
     command: list[str | Path], lines: str = "", number: signal.Signals = signal.SIGINT
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a command that catches a signal, and sends it one.
+    """Runs a command that catches a signal, and sends it one while it answers.
 
     Nobody reads what it says until then: a full pipe keeps the answer from ending.
     """
@@ -27,7 +27,7 @@ def interrupt(
     assert process.stdin is not None and process.stderr is not None
     process.stdin.write(lines.encode())
     process.stdin.close()
-    while not _catches(process.pid, number):
+    while not (_catches(process.pid, number) and _is_held_up(process.pid)):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.005)
     process.send_signal(number)
@@ -54,3 +54,14 @@ def _catches(process: int, number: int) -> bool:
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
     return bool(caught & 1 << (number - 1))
+
+
+def _is_held_up(process: int) -> bool:
+    """Whether a thread waits for room in a pipe; or just waits, where the system tells no more."""
+    for task in Path(f"/proc/{process}/task").iterdir():
+        with suppress(FileNotFoundError):
+            place = (task / "wchan").read_text()
+            waits = "\nState:\tS" in (task / "status").read_text()
+            if "pipe_w" in place or (waits and place in ("", "0")):
+                return True
+    return False
