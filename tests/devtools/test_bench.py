@@ -82,14 +82,14 @@ PROGRESS = re.compile(r"\d+ of \d+: ")
 
 @pytest.mark.check
 def test_everything_is_measured_beside_its_limit(
-    stories_pte: Path, run: Run, tmp_path: Path
+    stories_gptq_pte: Path, run: Run, tmp_path: Path
 ) -> None:
     out, picture = tmp_path / "run.json", tmp_path / "run.png"
-    result = run(stories_pte, "--quick", "--json", out, "--plot", picture, threads="1,2")
+    result = run(stories_gptq_pte, "--quick", "--json", out, "--plot", picture, threads="1,2")
     assert result.returncode == 0, result.stderr
     report = read(out)
     assert report["settings"] == {"threads": [1, 2], "repeats": 2}
-    name = stories_pte.stem
+    name = stories_gptq_pte.stem
     layer = [(64, 64), (32, 64), (32, 64), (64, 64), (172, 64), (172, 64), (64, 172)]
     # As XNNPACK stores them: 18 bytes for each 32 weights, a head of 8 bits, float32 norms.
     read_once = 5 * sum(rows * -(-columns // 32) * 18 for rows, columns in layer)
