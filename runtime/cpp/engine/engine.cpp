@@ -306,8 +306,8 @@ void Engine::observe(const std::vector<SequenceRows>& parts, double seconds) {
   }
   if (prompt_rows == 0) {
     costs_[answers].observe(drafted, seconds);
-  } else if (drafted == 0) {
-    prompt_share_.observe(prompt_rows, answers_s(answers), seconds);
+  } else {  // a row of a draft costs about as much
+    prompt_share_.observe(prompt_rows + drafted, answers_s(answers), seconds);
   }
 }
 

@@ -13,7 +13,7 @@ class PromptShare {
 
   /// \param answers_s seconds of a call of the answers alone; 0: there are none, or it is unknown.
   size_t rows(double answers_s) const;
-  /// Records a call with so many rows of prompts beside answers, and what these take alone.
+  /// Records a call with so many rows beside those of answers, and what these take alone.
   void observe(size_t rows, double answers_s, double seconds);
 
  private:
