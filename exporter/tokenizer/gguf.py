@@ -111,7 +111,7 @@ class _Split:
 _SPLITS = {
     name: split
     for split, names in {
-        _Split(): ("gpt-2 phi-2 mpt olmo exaone4 mellum a.x-4.0 trillion granite-docling"),
+        _Split(): "gpt-2 phi-2 mpt olmo exaone4 mellum a.x-4.0 trillion granite-docling",
         _Split(digits=True): (
             "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2"
         ),

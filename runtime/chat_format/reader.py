@@ -115,7 +115,6 @@ class MarkedReader:
             if self._begun and not self._may_follow_text(marker):
                 events += self._text(marker)
             elif marker == self._begin:
-                self._between = self._blank
                 self._part = ToolCall  # the text goes on behind it, should it be no call
             else:
                 self._enter(Reasoning if marker == self._reasoning[0] else Text)
@@ -204,7 +203,7 @@ class MarkedReader:
         return marker == self._begin and not self._only_first
 
     def _enter(self, part: type[Event]) -> None:
-        if self._part is Text:
+        if self._part is not Reasoning:  # of text, whose call leaves it as it is
             self._between = self._blank
         self._part = part
         self._blank = self._between if part is Text and self._said else ""

@@ -1,16 +1,12 @@
 """Where the memory of a server's model ends: a sentence, or its process ends and another begins. No
 request waits for ever, and no answer is another one."""
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from support.fault_injection import LONGEST, SOURCES, Faults
+from support.fault_injection import Faults
 from support.tiers import checked, soaked
 
 
@@ -24,17 +20,7 @@ def test_every_allocation_of_a_served_model(
     faults = Faults.build(folder, tmp_path / "faults.so")
 
     def run(*cases: str) -> list[tuple[int, list[str]]]:
-        command = [sys.executable, SOURCES / "served.py", faults.library, folder, *cases]
-        variables = {"LD_PRELOAD": str(faults.library), "PYTHONPATH": str(SOURCES.parents[2])}
-        ended = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-            timeout=LONGEST * 10,
-            env=os.environ | variables,
-        )
-        return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
+        return faults.script("served.py", folder, *cases)
 
     ((allocations, (right, again)),) = run("malloc:0")
     assert right == again and allocations > 1000
@@ -49,20 +35,10 @@ def test_every_allocation_of_a_served_model(
 def test_every_allocation_of_an_engine_that_closes(
     cpp_build: Path, embedded_cpu_pte: Path, tmp_path: Path, step: int
 ) -> None:
-    library = Faults.build(tmp_path, tmp_path / "faults.so").library
-    variables = {"LD_PRELOAD": str(library), "PYTHONPATH": str(SOURCES.parents[2])}
+    faults = Faults.build(tmp_path, tmp_path / "faults.so")
 
     def run(numbers: Iterable[int]) -> list[tuple[int, int, bool]]:
-        script = [sys.executable, SOURCES / "closed.py", library, embedded_cpu_pte]
-        ended = subprocess.run(
-            [*script, *map(str, numbers)],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-            timeout=LONGEST,
-            env=os.environ | variables,
-        )
-        return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
+        return faults.script("closed.py", embedded_cpu_pte, *map(str, numbers))
 
     ((_, allocations, _),) = run([0])
     assert allocations > 100

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SOURCES = Path(__file__).parent / "faults"
 CALLS = ("write", "mmap", "rename", "malloc")
@@ -47,10 +48,14 @@ class Faults:
     def forked(self, script: str, cases: list[tuple[str, ...]]) -> list[tuple[int, int, str]]:
         """Runs a script of faults/forked.py for cases of (call, n, kills); returns how each ended,
         what was left of its n, and the sentence of its error."""
-        command = [sys.executable, SOURCES / script, self.library, self.folder]
+        return self.script(script, self.folder, *(":".join(case[:3]) for case in cases))
+
+    def script(self, name: str, *arguments: str | Path) -> list[tuple[Any, ...]]:
+        """Runs a script beside faults.c with the library preloaded; returns the lists that it
+        prints."""
         root = SOURCES.parents[2]
         ended = subprocess.run(
-            [*command, *(":".join(case[:3]) for case in cases)],
+            [sys.executable, SOURCES / name, self.library, *arguments],
             stdout=subprocess.PIPE,
             text=True,
             check=True,

@@ -12,11 +12,10 @@ import sys
 from multiprocessing import Pipe
 
 import numpy  # noqa: F401  (what loading a model imports anyway: the calls are those of the rest)
+from forked import KINDS, MANY
 
 from runtime import Engine, Generation, Runner, RunnerError
 from runtime.binding.library import library as thimble
-
-MALLOC, MANY = 3, 1 << 40
 
 
 def main() -> None:
@@ -42,7 +41,7 @@ def _close(library: ctypes.CDLL, number: int) -> tuple[int, bool]:
         free, left = thimble().thimble_engine_free, []
 
         def armed(handle: int) -> None:
-            library.fault_arm(MALLOC, ctypes.c_long(number), 0, b"")
+            library.fault_arm(KINDS.index("malloc"), ctypes.c_long(number), 0, b"")
             free(handle)
             left.append(library.fault_disarm())
 

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy  # noqa: F401  (what loading a model imports anyway: the calls are those of the rest)
+from forked import KINDS, MANY
 
 from runtime.server.model_process import (
     Ended,
@@ -28,8 +29,6 @@ from runtime.server.model_process import (
     run_process,
 )
 
-KINDS = ("none", "write", "mmap", "malloc", "rename")
-MANY = 1 << 40
 PATIENCE = 60  # seconds
 OPTIONS = {"max_new_tokens": 6, "temperature": 0.0, "regex": "[A-Za-z ,.]+"}
 
