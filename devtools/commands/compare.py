@@ -244,7 +244,7 @@ def _tokens(request: CompareRequest, checkpoint: "Checkpoint", facts: dict[str, 
     use; no more than a first call can give its rotary table."""
     import torch
 
-    from exporter.catalogue.find import EMBEDDED
+    from exporter.catalogue.names import EMBEDDED
     from exporter.file.report import ORIGINAL_CONTEXT
     from exporter.tokenizer import load_tokenizer
     from quant.measure.windows import held_out_part

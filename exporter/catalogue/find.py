@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from exporter.catalogue.names import EMBEDDED as EMBEDDED
-from exporter.catalogue.names import EMBEDDED_PRESET, preset_name
+from exporter.catalogue.names import EMBEDDED, EMBEDDED_PRESET, preset_name
 from exporter.catalogue.presets import PRESETS, resolve_model
 from exporter.catalogue.seeing import is_seeing
 from exporter.checkpoint import (

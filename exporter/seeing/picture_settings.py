@@ -41,11 +41,11 @@ class PlaceText:
     """What stands in a text for a picture, by the schema's names."""
 
     place: str
-    before_tile: str
-    after_row: str
-    before_whole: str
-    before_only: str
-    after_picture: str
+    before_tile: str = ""
+    after_row: str = ""
+    before_whole: str = ""
+    before_only: str = ""
+    after_picture: str = ""
     before_picture: str = ""
     row_place: str = ""
 
@@ -154,7 +154,7 @@ def _settings_of_squares(
         mean=mean,
         std=std,
         rows=None,
-        text=PlaceText(names["image_token"], "", "", "", "", ""),
+        text=PlaceText(names["image_token"]),
         torch=True,
         patches=patches,
     )
@@ -287,13 +287,11 @@ def _text_of_patches(directory: Path) -> PlaceText:
         },
     )
     if _processor(directory).get("use_image_special_tokens") is False:
-        return PlaceText(names["image_token"], "", "", "", "", "")
+        return PlaceText(names["image_token"])
     return PlaceText(
         place=names["image_token"],
         before_tile="<|img_row_{row}_col_{column}|>",
-        after_row="",
         before_whole=names["image_thumbnail_token"],
-        before_only="",
         after_picture=names["image_end_token"],
         before_picture=names["image_start_token"],
     )
@@ -311,10 +309,6 @@ def _text_of_one(directory: Path) -> PlaceText:
     place = names["boi_token"]
     return PlaceText(
         place=place,
-        before_tile="",
-        after_row="",
-        before_whole="",
-        before_only="",
         after_picture=names["eoi_token"] + "\n\n",
         before_picture="\n\n" + place,
         row_place=names["image_token"],

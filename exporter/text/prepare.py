@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.chat_template import (
     DEFAULT,
     TOOL_USE,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from exporter.catalogue.find import EMBEDDED, open_model
+from exporter.catalogue.find import open_model
+from exporter.catalogue.names import EMBEDDED
 from exporter.checkpoint import Checkpoint
 from exporter.command_line.running import RunningLines
 from exporter.models.decoder import CausalLM

@@ -31,7 +31,7 @@ from delegates import (
 from delegates.features import Feature, Need
 from delegates.report import DelegateShare
 from exporter.capture.program import capture
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.commands.cli import main
 from exporter.explain import explain_export
 from exporter.file.pte import read_report

@@ -16,7 +16,7 @@ from support.tiers import checked
 from delegates import DELEGATES, DelegateError, get_delegate
 from delegates.features import Feature, Need
 from exporter.capture.program import capture
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.checkpoint import open_checkpoint
 from exporter.options import ExportOptions
 from exporter.plan.requirements import require_supported

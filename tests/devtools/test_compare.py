@@ -25,7 +25,7 @@ from devtools.compare.outcome import Outcome
 from devtools.compare.recording import Place, Recorder, operator_name
 from devtools.compare.rows import QUANTIZED_TOLERANCE
 from devtools.errors import BadRequest
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.checkpoint import open_checkpoint
 from quant.scheme import Scheme
 

@@ -11,7 +11,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from exporter.catalogue.find import EMBEDDED, find_checkpoint
+from exporter.catalogue.find import find_checkpoint
+from exporter.catalogue.names import EMBEDDED
 from exporter.chat_template import first_turn
 from exporter.checkpoint import Checkpoint, open_checkpoint
 from exporter.errors import ExportError

@@ -9,7 +9,7 @@ import pytest
 from support.cpp_programs import ask, frame_texts
 from support.trained_tokenizers import train_llama3
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.chat_template import compile_chat_template, find_chat_templates
 from exporter.chat_template.verification import COUNT, conversations
 from exporter.errors import ExportError

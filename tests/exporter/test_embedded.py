@@ -9,7 +9,8 @@ import pytest
 import torch
 from support.exported import Quiet
 
-from exporter.catalogue.find import EMBEDDED, EMBEDDED_NAME, find_checkpoint
+from exporter.catalogue.find import EMBEDDED_NAME, find_checkpoint
+from exporter.catalogue.names import EMBEDDED
 from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions

@@ -16,7 +16,7 @@ from torch._decomp import decomposition_table
 
 from delegates import DELEGATES, DelegateError, get_delegate
 from exporter.capture.program import capture
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM

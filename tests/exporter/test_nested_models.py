@@ -15,7 +15,8 @@ from support.families.qwen3_5_text import QWEN3_5
 from support.family_models import SHAPE, assert_same, transformers
 from support.loading import loaded
 
-from exporter.catalogue.find import EMBEDDED, find_checkpoint
+from exporter.catalogue.find import find_checkpoint
+from exporter.catalogue.names import EMBEDDED
 from exporter.checkpoint import open_checkpoint, with_adapter
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec

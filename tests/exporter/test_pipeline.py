@@ -14,7 +14,8 @@ from support.tiers import checked
 from torch import Tensor
 
 import exporter.pipeline
-from exporter.catalogue.find import EMBEDDED, find_checkpoint
+from exporter.catalogue.find import find_checkpoint
+from exporter.catalogue.names import EMBEDDED
 from exporter.errors import ExportError
 from exporter.file.agreement import Reference
 from exporter.file.pte import TOKENIZER, encode_report, read_blob, read_report, verify

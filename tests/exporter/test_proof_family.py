@@ -10,7 +10,7 @@ from support.recorded_runs import record
 from support.tiers import soaked_rows
 
 from devtools.profile import load_profile
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
 from quant.scheme import Scheme

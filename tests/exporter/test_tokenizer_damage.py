@@ -16,8 +16,8 @@ from support.random_tokenizers import first_random_tokenizer, train_sentencepiec
 from support.tiers import checked
 from support.trained_tokenizers import train_metaspace, train_prepending, train_qwen2
 
-from exporter.catalogue.find import EMBEDDED
 from exporter.catalogue.model_config import read_config, read_model_config
+from exporter.catalogue.names import EMBEDDED
 from exporter.chat_template import compile_chat_template, find_chat_templates
 from exporter.errors import ExportError
 from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer

@@ -13,7 +13,7 @@ from support.hybrid_models import HYBRIDS, SHARED
 from support.tiers import soaked
 from support.torchrun import Starter, entries, finish
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from quant.errors import QuantError
 from quant.machine.ranks import Ranks
 

@@ -14,7 +14,7 @@ from support.exported import Quiet
 from support.real_models import gemma3, smollm2
 from tokenizers import Tokenizer
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme

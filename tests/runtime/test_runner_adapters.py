@@ -15,7 +15,7 @@ from support.exported import Quiet
 from support.loading import loaded
 
 from devtools.profile import load_profile
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.checkpoint import open_checkpoint, with_adapter
 from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM

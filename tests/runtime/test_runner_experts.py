@@ -14,7 +14,7 @@ from support.family_models import Case, reference_model
 from support.rotary_fields import rope
 from support.tiers import checked, soaked
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.tokenizer import load_tokenizer

@@ -14,7 +14,7 @@ import pytest
 from support.node import find_node
 from support.servers import Server, export_caller, serving
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from runtime import Runner
 
 pytestmark = pytest.mark.check

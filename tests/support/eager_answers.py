@@ -6,7 +6,7 @@ import torch
 from support.hybrid_models import BOS, CONTEXT, EOS, export_hybrid
 from support.loading import loaded
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.checkpoint import open_checkpoint
 from exporter.tokenizer import load_tokenizer
 from quant.scheme import Scheme

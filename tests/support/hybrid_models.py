@@ -11,7 +11,7 @@ from support.families.qwen3_5_text import QWEN3_5
 from support.family_models import Case, reference_model
 from support.once import made_once
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme

@@ -11,7 +11,7 @@ from support.family_models import Case, reference_model
 from support.once import made_once
 from support.rotary_fields import longrope
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme

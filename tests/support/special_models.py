@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.exported import Quiet
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from support.exported import Quiet
 from support.once import made_once
 
-from exporter.catalogue.find import EMBEDDED
+from exporter.catalogue.names import EMBEDDED
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
