@@ -17,8 +17,10 @@ struct RowPositions {
   bool empty() const { return numbers.empty() && ends.empty(); }
   /// Gives them to a segment of these rows, which must not outlive them.
   void give(thimble_segment* segment) const {
-    if (!numbers.empty()) segment->positions = numbers.data();
-    if (!numbers.empty()) segment->pairs = pairs;
+    if (!numbers.empty()) {
+      segment->positions = numbers.data();
+      segment->pairs = pairs;
+    }
     if (!ends.empty()) segment->ends = ends.data();
   }
 };
