@@ -26,20 +26,21 @@ _Callback = ctypes.CFUNCTYPE(
 
 
 class WatchedProgram:
-    """The method `forward`(tokens, input_pos) of a file, with the kernels and delegates that this
-    process has registered with ExecuTorch. Use it as a context manager.
+    """The method `forward`(tokens, input_pos) of a file, or `forward`(tokens), with the
+    kernels and delegates that this process has registered with ExecuTorch. Use it as a context
+    manager.
 
     Args:
         path: the file.
-        vocab_size: logits of a call.
+        width: numbers of a call's output, such as the logits of a vocabulary.
 
     Raises:
         RunnerError: the C++ is not built, or the file cannot be loaded.
     """
 
-    def __init__(self, path: Path, vocab_size: int) -> None:
+    def __init__(self, path: Path, width: int) -> None:
         self._library = _library()
-        self._vocab_size = vocab_size
+        self._width = width
         error = ctypes.create_string_buffer(ERROR_SIZE)
         self._handle: int | None = self._library.thimble_watch_load(
             str(path).encode(), error, ERROR_SIZE
@@ -57,10 +58,11 @@ class WatchedProgram:
     def call(
         self, tokens: Sequence[int], start_pos: int, on_value: OnValue
     ) -> "ctypes.Array[ctypes.c_float]":
-        """Runs it once; returns the logits after the last token, float32 (vocab_size,).
+        """Runs it once; returns its output, such as the logits after the last token: float32
+        (width,).
 
         Args:
-            tokens: at positions from start_pos on.
+            tokens: at positions from start_pos on, if the file takes them.
             on_value: receives every float32 value in the order of computation; if it raises, it is
                 not called again, and the error is raised here after the call has ended.
 
@@ -80,7 +82,7 @@ class WatchedProgram:
             except BaseException as error:  # also Ctrl-C: C++ would drop it
                 raised.append(error)
 
-        logits = (ctypes.c_float * self._vocab_size)()
+        row = (ctypes.c_float * self._width)()
         given = (ctypes.c_int64 * len(tokens))(*tokens)
         error = ctypes.create_string_buffer(ERROR_SIZE)
         failed = self._library.thimble_watch_call(
@@ -90,8 +92,8 @@ class WatchedProgram:
             start_pos,
             show,
             None,
-            logits,
-            self._vocab_size,
+            row,
+            self._width,
             error,
             ERROR_SIZE,
         )
@@ -99,7 +101,7 @@ class WatchedProgram:
             raise raised[0]
         if failed:
             raise RunnerError(text_of(error))
-        return logits
+        return row
 
 
 @cache
@@ -111,7 +113,7 @@ def _library() -> ctypes.CDLL:
     """
     library = open_library(BUILD_DIR / "libthimble_watch.so")
     text, size, pointer, wide = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int64
-    tokens, logits = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_float)
+    tokens, row = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_float)
     library.thimble_watch_load.restype = pointer
     library.thimble_watch_load.argtypes = [text, text, size]
     library.thimble_watch_call.restype = ctypes.c_int
@@ -122,7 +124,7 @@ def _library() -> ctypes.CDLL:
         wide,
         _Callback,
         pointer,
-        logits,
+        row,
         wide,
         text,
         size,

@@ -184,6 +184,8 @@ def compare(request: CompareRequest) -> None:
     of them, but at most 32, run one by one, and those before at once. Compares the results of every
     line, layer by layer. It does so once with each model on its own values, and once with the same
     inputs of the layer. So each fault appears where it arises. At the end it compares the logits.
+
+    A model of embeddings runs on all tokens at once, and makes one row of them, which is compared.
     """
     from devtools.commands.compare import run_compare
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from devtools.compare.outcome import Outcome
+    from devtools.compare.rows import Comparison
     from devtools.profile.etrecord import Record
     from exporter.checkpoint import Checkpoint
     from quant.scheme import Scheme
@@ -73,17 +74,12 @@ def _require_language_model(path: Path, report: Mapping[str, Any]) -> None:
     if "model" not in report:
         raise BadRequest(
             f"{path} holds a module, which its export has compared already (--inspect shows how "
-            "far the file is off); compare needs a language model."
+            "far the file is off); compare needs a model of language or of embeddings."
         )
     if report["model"].get("task") == "transcription":
         raise BadRequest(
             f"{path} holds a model that hears, whose export has compared it with float already "
-            "(--inspect shows the errors); compare needs a language model."
-        )
-    if report["model"].get("task") == "embedding":
-        raise BadRequest(
-            f"{path} holds a model of embeddings, which its export has compared with float "
-            "already (--inspect shows the cosine); compare needs a language model."
+            "(--inspect shows the errors); compare needs a model of language or of embeddings."
         )
 
 
@@ -99,7 +95,8 @@ def _require_etrecord(request: CompareRequest) -> Path:
 
 @using_temporary_files()
 def compare(request: CompareRequest) -> "Outcome":
-    """Runs the float model, the quantized model and the program on one text.
+    """Runs the float model, the quantized model and the program on one text, for which an encoder
+    makes one row.
 
     Raises:
         BadRequest: a file is missing, belongs to another model, or cannot run on this machine.
@@ -107,20 +104,47 @@ def compare(request: CompareRequest) -> "Outcome":
         ExportError, TokenizerError, DelegateError, QuantError: from reading the model, the
             checkpoint, a text.
     """
-    import torch
-
-    from devtools.commands.compare_models import compare_models, quantized_model, read_weights
-    from devtools.commands.compare_program import run_program
-    from devtools.compare.figures import logit_distance
-    from devtools.compare.logged import Log
-    from devtools.compare.outcome import Outcome
-    from devtools.compare.rows import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE
-    from devtools.profile.etrecord import read_etrecord
-    from exporter.catalogue.find import open_model
     from exporter.file.pte import read_report
-    from exporter.file.report import ORIGINAL_CONTEXT
 
     report = read_report(request.model)
+    if report["model"].get("task") == "embedding":
+        return _compare_encoder(request, report)
+    return _compare_decoder(request, report)
+
+
+def _compare_encoder(request: CompareRequest, report: dict[str, Any]) -> "Outcome":
+    from devtools.commands.compare_encoder import compare_encoder, open_exported, read_tokens
+    from devtools.commands.recorded_weights import read_weights
+    from devtools.profile.etrecord import read_etrecord
+    from exporter.catalogue.hub import download_encoder
+
+    facts, etrecord = report["model"], _require_etrecord(request)
+    record, directory = read_etrecord(etrecord), Path(request.checkpoint).expanduser()
+    directory = directory if directory.exists() else download_encoder(request.checkpoint)
+    checkpoint = open_exported(directory, facts, request.model)
+    scheme = _scheme(report["quantization"], request.model)
+    _check_record(report, record, request.model, etrecord)
+    tokens = read_tokens(_text(request), checkpoint, request.tokens, facts["max_seq_len"])
+    compared = compare_encoder(
+        request.model, checkpoint, record, read_weights(etrecord), scheme, tokens
+    )
+    lengths = {"prefill_tokens": len(tokens), "decode_tokens": 0}
+    outcome = _outcome(request, report, checkpoint.opened.name, lengths, compared.comparison)
+    return replace(outcome, cosines=compared.cosines)
+
+
+def _compare_decoder(request: CompareRequest, report: dict[str, Any]) -> "Outcome":
+    import torch
+
+    from devtools.commands.compare_models import compare_models
+    from devtools.commands.compare_program import run_program
+    from devtools.commands.recorded_weights import quantized_model, read_weights
+    from devtools.compare.figures import logit_distance
+    from devtools.compare.logged import Log
+    from devtools.profile.etrecord import read_etrecord
+    from exporter.catalogue.find import open_model
+    from exporter.file.report import ORIGINAL_CONTEXT
+
     etrecord = _require_etrecord(request)
     record = read_etrecord(etrecord)
     checkpoint = open_model(request.checkpoint)
@@ -129,22 +153,13 @@ def compare(request: CompareRequest) -> "Outcome":
     made_for = checkpoint.config.for_context(report["model"]["max_context_len"], both)
     checkpoint = replace(checkpoint, config=made_for)
     scheme = _scheme(report["quantization"], request.model)
-    _check_program(record, request.model, etrecord)
-    _check_weights(report, request.model, etrecord)
-    _check_runs(report["delegation"]["delegate"], request.model)
+    _check_record(report, record, request.model, etrecord)
     int8_heads = report["quantization"].get("int8_heads", False)
     quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord, scheme, int8_heads)
     tokens = _tokens(request, checkpoint, report["model"])
     with Log() as log:
         logged, logits, calls = run_program(request.model, report, record, tokens, log)
         comparison, models = compare_models(checkpoint, quantized, tokens, logged, calls)
-    if not comparison.rows:
-        raise BadRequest(
-            f"Nothing that {request.model} logged is in the graph of {etrecord}; give the record "
-            "that was written together with this file."
-        )
-    is_quantized = report["quantization"]["scheme"] != "none"
-    tolerance = QUANTIZED_TOLERANCE if is_quantized else FLOAT_TOLERANCE
     ends = torch.tensor([s + n - 1 for s, n in zip(calls.starts, calls.lengths, strict=True)])
     floats, rounded = models.floats[ends], models.quantized[ends]
     distances = {
@@ -154,21 +169,49 @@ def compare(request: CompareRequest) -> "Outcome":
     }
     if models.routed is not None and comparison.routing:
         distances["program_beside_routed"] = logit_distance(models.routed[ends], logits)
+    lengths = {
+        "prefill_tokens": calls.lengths[0],
+        "decode_tokens": len(tokens) - calls.lengths[0],
+    }
+    outcome = _outcome(request, report, checkpoint.name, lengths, comparison)
+    return replace(outcome, logits=distances)
+
+
+def _outcome(
+    request: CompareRequest,
+    report: dict[str, Any],
+    checkpoint: str,
+    lengths: dict[str, int],
+    comparison: "Comparison",
+) -> "Outcome":
+    """The result by line.
+
+    Raises:
+        BadRequest: no line could be compared.
+    """
+    from devtools.compare.outcome import Outcome
+    from devtools.compare.rows import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE
+
+    if not comparison.rows:
+        raise BadRequest(
+            f"Nothing that {request.model} logged is in the graph of {_etrecord(request)}; give "
+            "the record that was written together with this file."
+        )
+    scheme = report["quantization"]["scheme"]
+    tolerance = FLOAT_TOLERANCE if scheme == "none" else QUANTIZED_TOLERANCE
     return Outcome(
         {
             "model": str(request.model),
-            "checkpoint": checkpoint.name,
+            "checkpoint": checkpoint,
             "delegate": report["delegation"]["delegate"],
-            "scheme": report["quantization"]["scheme"],
-            "tokens": len(tokens),
-            "prefill_tokens": calls.lengths[0],
-            "decode_tokens": len(tokens) - calls.lengths[0],
+            "scheme": scheme,
+            "tokens": sum(lengths.values()),
+            **lengths,
         },
         comparison,
         tolerance,
         comparison.first_wrong(tolerance),
         comparison.odd_weights(),
-        distances,
     )
 
 
@@ -185,6 +228,13 @@ def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -
                 f"{model} has {name} {facts[name]} but {checkpoint.name} has {expected}; give the "
                 "checkpoint that was exported."
             )
+
+
+def _check_record(report: dict[str, Any], record: "Record", model: Path, etrecord: Path) -> None:
+    """Checks that a record is of a file, and that this machine can run that."""
+    _check_program(record, model, etrecord)
+    _check_weights(report, model, etrecord)
+    _check_runs(report["delegation"]["delegate"], model)
 
 
 def _check_weights(report: dict[str, Any], model: Path, etrecord: Path) -> None:
@@ -244,29 +294,33 @@ def _tokens(request: CompareRequest, checkpoint: "Checkpoint", facts: dict[str, 
     use; no more than a first call can give its rotary table."""
     import torch
 
-    from exporter.catalogue.names import EMBEDDED
     from exporter.file.report import ORIGINAL_CONTEXT
     from exporter.tokenizer import load_tokenizer
-    from quant.measure.windows import held_out_part
 
-    if request.text is None:
-        text = held_out_part((EMBEDDED / "calibration.txt").read_text(encoding="utf-8"))
-    else:
-        try:
-            text = request.text.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise BadRequest(
-                f"{request.text} cannot be read as text ({reason}); name a UTF-8 text file."
-            ) from None
     original = facts.get(ORIGINAL_CONTEXT)
     longest: int = facts["max_context_len"]
     if original is not None and facts["max_seq_len"] <= original:
         longest = original
     count = min(request.tokens, longest)
-    ids = load_tokenizer(checkpoint.directory).encode(text[: 32 * count])
+    ids = load_tokenizer(checkpoint.directory).encode(_text(request)[: 32 * count])
     start = [] if facts["bos_id"] is None else [facts["bos_id"]]
     tokens = torch.tensor((start + ids)[:count], dtype=torch.int64)
     if len(tokens) < 2:
         raise BadRequest("The text has fewer than 2 tokens; give a longer one with --text.")
     return tokens
+
+
+def _text(request: CompareRequest) -> str:
+    """The text that was named, or one that calibration does not use."""
+    from exporter.catalogue.names import EMBEDDED
+    from quant.measure.windows import held_out_part
+
+    if request.text is None:
+        return held_out_part((EMBEDDED / "calibration.txt").read_text(encoding="utf-8"))
+    try:
+        return request.text.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadRequest(
+            f"{request.text} cannot be read as text ({reason}); name a UTF-8 text file."
+        ) from None

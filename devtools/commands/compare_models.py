@@ -5,20 +5,14 @@ its ETRecord, where they stand as they were before any delegate packed them: so 
 or of a kernel shows in the program, one of quantization in the weights.
 """
 
-import errno
-import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
-from zipfile import ZipFile
 
 import torch
 from torch import Tensor, nn
 
-from delegates.passes.quantized import OWN, PACKED, ZERO_POINTS
 from devtools.compare.figures import Distance, distance
 from devtools.compare.graph_values import LoggedRows, positions
 from devtools.compare.recording import Recorder
@@ -32,17 +26,13 @@ from devtools.compare.rows import (
     program_rows,
     stacked,
 )
-from devtools.errors import BadRequest
 from exporter.checkpoint import Checkpoint
-from exporter.file.etrecord import WEIGHTS
 from exporter.models.context import CachedContext
 from exporter.models.decoder import LAYER_INPUTS, CausalLM, MixerModule
 from exporter.models.experts import Experts
 from exporter.models.experts_operator import route, routed_by
 from quant.layers.walk import float_walk
-from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
-from quant.scheme import Scheme
-from quant.weight_type import INT8, WeightType
+from quant.modules import QuantizedEmbedding, QuantizedLinear
 
 # Of the float model, the quantized one, the program; and, where there are experts, of the quantized
 # one with the program's.
@@ -50,9 +40,6 @@ Streams = tuple[Tensor, ...]
 Run = Callable[[CausalLM, Tensor, CachedContext], Tensor]
 
 _METHODS = "scale_embedding", "finish_logits"  # of CausalLM, outside every forward
-_SCALES = "model.embed_tokens.scales"
-_ADAPTED, _PAIRS = ".base.", re.compile(r"\.[ab]_\d+$")  # of exporter.models.low_rank
-_LIFTED = "_lifted_tensor_constant"  # a number in the code, as ExecuTorch keeps it
 
 
 @dataclass(frozen=True)
@@ -66,146 +53,6 @@ class Logits:
     floats: Tensor
     quantized: Tensor
     routed: Tensor | None
-
-
-def read_weights(etrecord: Path) -> dict[str, Tensor]:
-    """The weights of the program by name, quantized ones as integers and scales, mapped from a
-    temporary file.
-
-    Raises:
-        BadRequest: the record has none, or is damaged.
-    """
-    try:
-        with ZipFile(etrecord) as archive, tempfile.TemporaryDirectory() as directory:
-            if WEIGHTS not in archive.namelist():
-                raise BadRequest(
-                    f"{etrecord} has no weights of the program; export again with --etrecord."
-                )
-            path = archive.extract(WEIGHTS, directory)
-            state: dict[str, Tensor] = torch.load(
-                path, map_location="cpu", weights_only=True, mmap=True
-            )
-        if not all(isinstance(item, Tensor) for item in state.values()):
-            raise TypeError("not all are tensors")
-    except BadRequest:
-        raise
-    except Exception as error:  # what is damaged ends torch.load in many ways
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a full disk
-            raise
-        raise BadRequest(f"{etrecord} is damaged; copy it again, or export again.") from error
-    return state
-
-
-def quantized_model(
-    checkpoint: Checkpoint,
-    weights: Mapping[str, Tensor],
-    source: Path,
-    scheme: Scheme,
-    int8_heads: bool = False,
-) -> CausalLM:
-    """The model that was exported, with the weights that its record holds.
-
-    Args:
-        scheme: says in which blocks the linears of its layers rotate their inputs, and whether
-            these are rounded in groups.
-        int8_heads: whether its attention rounds heads to int8.
-
-    Raises:
-        BadRequest: they belong to a model of another shape than the checkpoint's.
-    """
-    config = checkpoint.config
-    levels = 2 if scheme.type is None else scheme.type.levels
-    with torch.device("meta"):
-        model = CausalLM(config.with_int8_heads() if int8_heads else config)
-    weights = {
-        name.replace(_ADAPTED, "."): tensor
-        for name, tensor in weights.items()
-        if not _PAIRS.search(name)
-    }
-    for name, tensor in weights.items():
-        if name.endswith((ZERO_POINTS, OWN, ".scales")) or name.startswith(_LIFTED):
-            continue  # what lowering added; what goes with the integers
-        if name.endswith(PACKED):
-            if _SCALES in weights:  # else the head's integers are the table's
-                _set_embedding(model, _quantized(_unpacked(tensor), weights[_SCALES], levels))
-            continue
-        path, _, key = name.rpartition(".")
-        try:
-            parent, module = model.get_submodule(path.rpartition(".")[0]), model.get_submodule(path)
-        except AttributeError:
-            raise _other_shape(source, checkpoint, name, tensor) from None
-        expected = getattr(module, "weight" if key == "values" else key, None)
-        if not isinstance(expected, Tensor) or not _fits(expected, tensor):
-            raise _other_shape(source, checkpoint, name, tensor)
-        if key == "values":
-            weight = _quantized(tensor, weights[f"{path}.scales"], levels)
-            if isinstance(module, nn.Embedding):
-                own = path.rpartition(".")[2]
-                parent.add_module(own, QuantizedEmbedding(weight, module.embedding_dim))
-            else:
-                if path.startswith("model.layers."):
-                    weight = replace(weight, rotated=scheme.choice.rotated(expected.shape[1]))
-                set_weight(parent, path.rpartition(".")[2], weight)
-                if path == "lm_head" and checkpoint.config.tie_word_embeddings:
-                    _set_embedding(model, weight)
-        else:
-            module.register_parameter(key, nn.Parameter(tensor, requires_grad=False))
-    _tie(model)
-    lacking = next((name for name, item in model.named_parameters() if item.is_meta), None)
-    if lacking is not None:
-        raise BadRequest(
-            f"{source} has no {lacking}, which {checkpoint.name} has; name the checkpoint that was "
-            "exported."
-        )
-    return model.eval()
-
-
-def _tie(model: CausalLM) -> None:
-    """A table of floats that is also the head stands in a record under one of its two names."""
-    table, head = model.model.get_submodule("embed_tokens"), model.lm_head
-    if not (model.config.tie_word_embeddings and isinstance(table, nn.Embedding)):
-        return
-    if not isinstance(head, nn.Linear):
-        return
-    if head.weight.is_meta:
-        head.weight = table.weight
-    elif table.weight.is_meta:
-        table.weight = head.weight
-
-
-def _quantized(values: Tensor, scales: Tensor, levels: int) -> QuantizedWeight:
-    """Integers and scales as a weight: what it computes is theirs, however many bits its type
-    has."""
-    columns, groups = values.shape[1], scales.shape[1]
-    type = INT8 if groups == 1 else WeightType(4, columns // groups, levels)
-    return QuantizedWeight(values, scales, type)
-
-
-def _unpacked(values: Tensor) -> Tensor:
-    """int8 (rows, columns) of a table that XNNPACK's lowering has packed two to a byte."""
-    pairs = torch.stack((values >> 4, values & 15), dim=2).flatten(1)
-    return pairs.to(torch.int8) - 8
-
-
-def _set_embedding(model: CausalLM, table: QuantizedWeight) -> None:
-    hidden_size = model.model.get_submodule("norm").get_parameter("weight").numel()
-    model.model.add_module("embed_tokens", QuantizedEmbedding(table, hidden_size))
-
-
-def _fits(expected: Tensor, tensor: Tensor) -> bool:
-    """Equal shapes, but for the padding of a quantized weight's columns."""
-    if expected.dim() != tensor.dim() or expected.shape[0] != tensor.shape[0]:
-        return False
-    last, stored = expected.shape[-1], tensor.shape[-1]
-    padded = tensor.dim() == 2 and last <= stored < last + 128
-    return stored == last or padded
-
-
-def _other_shape(source: Path, checkpoint: Checkpoint, name: str, tensor: Tensor) -> BadRequest:
-    return BadRequest(
-        f"{source} is of a model whose {name} is {tuple(tensor.shape)}, which does not fit "
-        f"{checkpoint.name}; name the checkpoint that was exported."
-    )
 
 
 @torch.no_grad()
@@ -320,7 +167,7 @@ class _Pass:
             assert isinstance(mixture, Experts)
             own = quantized.outputs[_joined(full, "router")].flatten(0, 1)
             self._routing.append(routing_of(mixture, full, own, scores))
-        stage = Stage(floats, quantized, given, self._weights(floats))
+        stage = Stage(floats, quantized, given, weights_alone(self._quantized, floats))
         rows = compare_stage(stage, self._logged, self._calls, self._tokens.shape[1])
         out = program_rows(self._logged, given, outputs[2], self._calls)
         matched = {row.sink for row in rows}
@@ -340,14 +187,15 @@ class _Pass:
                 shown[name] = positions(scores.calls, self._calls.starts, self._calls.lengths)
         return shown
 
-    def _weights(self, floats: Recorder) -> dict[str, Distance]:
-        """Each quantized weight alone, on what the float model gave to its float twin."""
-        weights = {}
-        for path, given in floats.inputs.items():
-            module = self._quantized.get_submodule(path)
-            if isinstance(module, nn.Linear | nn.Embedding | QuantizedLinear | QuantizedEmbedding):
-                weights[path] = distance(floats.outputs[path], module(given))
-        return weights
+
+def weights_alone(quantized: nn.Module, floats: Recorder) -> dict[str, Distance]:
+    """Each quantized weight alone, on what the float model gave to its float twin."""
+    weights = {}
+    for path, given in floats.inputs.items():
+        module = quantized.get_submodule(path)
+        if isinstance(module, nn.Linear | nn.Embedding | QuantizedLinear | QuantizedEmbedding):
+            weights[path] = distance(floats.outputs[path], module(given))
+    return weights
 
 
 def _joined(*parts: str) -> str:

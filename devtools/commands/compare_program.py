@@ -1,5 +1,7 @@
 """Runs a finished program on a text, and logs what each line computes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +37,34 @@ def run_program(
     """
     facts = report["model"]
     calls = _calls(len(tokens), facts["max_seq_len"], facts.get(ORIGINAL_CONTEXT, 0))
-    collector = Collector(record, log)
     logits = []
-    with WatchedProgram(path, report["model"]["vocab_size"]) as program:
+    with watched(path, record, log, report["model"]["vocab_size"]) as (program, collector):
         for call, (start, length) in enumerate(zip(calls.starts, calls.lengths, strict=True)):
             collector.begin_call(call)
             given = tokens[start : start + length].tolist()
             last = program.call(given, start, collector.take)
             logits.append(torch.frombuffer(last, dtype=torch.float32))
+        return collector.rows(), torch.stack(logits), calls
+
+
+@contextmanager
+def watched(
+    path: Path, record: Record, log: Log, width: int
+) -> Iterator[tuple[WatchedProgram, Collector]]:
+    """Opens a file to be run in the block, and what keeps the values of its calls.
+
+    Raises:
+        RunnerError: the program cannot be watched.
+        DevtoolsError: it shows nothing.
+    """
+    collector = Collector(record, log)
+    with WatchedProgram(path, width) as program:
+        yield program, collector
     if collector.is_empty:
         raise DevtoolsError(
             "the program logged no output; use an ExecuTorch that records events, such as its "
             "Python package."
         )
-    return collector.rows(), torch.stack(logits), calls
 
 
 def _calls(count: int, longest: int, original: int) -> Calls:

@@ -15,7 +15,7 @@ from exporter.command_line.tables import table_console
 
 _WIDTH = 120  # of a table that goes to a file
 _MOST_FLIPS = 8  # that are named, of a layer
-_LOGITS = {
+_PAIRS = {
     "quantized_beside_float": "quantized model / float model",
     "program_beside_quantized": "program / quantized model",
     "program_beside_float": "program / float model",
@@ -61,9 +61,11 @@ def show(outcome: Outcome) -> None:
     _routing(console, outcome)
     for name, item in outcome.logits.items():
         console.print(
-            f"logits, {_LOGITS[name]}: KL {item.kl:.2e} nats, top-1 {item.top1:.1%} "
+            f"logits, {_PAIRS[name]}: KL {item.kl:.2e} nats, top-1 {item.top1:.1%} "
             f"({item.positions} positions)"
         )
+    for name, cosine in outcome.cosines.items():
+        console.print(f"the text's row, {_PAIRS[name]}: cosine {cosine:.6f}")
 
 
 def _verdict(console: Console, outcome: Outcome) -> None:

@@ -1,6 +1,6 @@
 """The result of a comparison, for a table and for JSON."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from devtools.compare.figures import LogitDistance
@@ -14,6 +14,7 @@ class Outcome:
         wrong: the first line that the program computes wrongly; None if there is none.
         odd: lines whose weights are not a rounding of the checkpoint's, the worst first.
         logits: their distances, by the pair that is compared.
+        cosines: likewise, of the row that a model of embeddings makes of the text.
     """
 
     facts: dict[str, Any]
@@ -21,7 +22,8 @@ class Outcome:
     tolerance: float
     wrong: Row | None
     odd: list[Row]
-    logits: dict[str, LogitDistance]
+    logits: dict[str, LogitDistance] = field(default_factory=dict)
+    cosines: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -30,6 +32,7 @@ class Outcome:
             "first_divergence": _row(self.wrong) if self.wrong else None,
             "odd_weights": [_weights(row.weights) for row in self.odd if row.weights],
             "logits": {name: item.to_dict() for name, item in self.logits.items()},
+            "cosines": self.cosines,
             "lines": [_row(row) for row in self.comparison.rows],
             "routing": [layer.to_dict() for layer in self.comparison.routing],
             "not_compared": [

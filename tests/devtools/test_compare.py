@@ -17,8 +17,8 @@ from torch import nn
 
 from devtools.commands.cli import main
 from devtools.commands.compare import compare
-from devtools.commands.compare_models import quantized_model, read_weights
 from devtools.commands.compare_table import show
+from devtools.commands.recorded_weights import quantized_model, read_weights
 from devtools.commands.requests import CompareRequest
 from devtools.compare.figures import distance, logit_distance
 from devtools.compare.outcome import Outcome

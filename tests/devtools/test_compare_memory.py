@@ -12,9 +12,9 @@ from support.first_layers import export_recorded, first_layers
 from support.small_disk import small_disk
 from torch import Tensor, nn
 
-from devtools.commands import compare_models
+from devtools.commands import compare_models, recorded_weights
 from devtools.commands.compare import compare
-from devtools.commands.compare_models import read_weights
+from devtools.commands.recorded_weights import read_weights
 from devtools.commands.requests import CompareRequest
 from devtools.compare.graph_values import LoggedRows
 from devtools.compare.logged import Log
@@ -69,7 +69,7 @@ def most_held(request: CompareRequest, monkeypatch: pytest.MonkeyPatch) -> tuple
         held.append(sum(size for at, size in storages().items() if at not in known))
         return rows
 
-    quantized_model = compare_models.quantized_model
+    quantized_model = recorded_weights.quantized_model
     known = set(before)
 
     def remembered(*arguments: object) -> object:
@@ -81,7 +81,7 @@ def most_held(request: CompareRequest, monkeypatch: pytest.MonkeyPatch) -> tuple
     with monkeypatch.context() as patch:
         patch.setattr(Log, "read", counted_read)
         patch.setattr(compare_models, "compare_stage", counted)
-        patch.setattr(compare_models, "quantized_model", remembered)
+        patch.setattr(recorded_weights, "quantized_model", remembered)
         outcome = compare(request)
     return outcome, max(held), max(read)
 

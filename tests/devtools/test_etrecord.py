@@ -13,7 +13,7 @@ from executorch.devtools.etrecord import parse_etrecord
 from support.recorded_runs import Recorded
 from support.tiers import checked
 
-from devtools.commands.compare_models import read_weights
+from devtools.commands.recorded_weights import read_weights
 from devtools.report.program import read_program
 from exporter.file.etrecord import holds_weights, save_etrecord, weights_crc32
 

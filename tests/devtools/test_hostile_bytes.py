@@ -10,7 +10,7 @@ from hypothesis import given
 from support.hostile_bytes import any_bytes, changed, hostile, read_or_refused
 from support.recorded_runs import Recorded
 
-from devtools.commands.compare_models import read_weights
+from devtools.commands.recorded_weights import read_weights
 from devtools.errors import BadRequest
 from devtools.profile.etrecord import read_etrecord
 from devtools.profile.limits import load_limits

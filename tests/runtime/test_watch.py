@@ -70,7 +70,7 @@ def test_refusals(cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path) -> Non
     with pytest.raises(RunnerError, match=r"text.pte failed \(.*\): check the file with runner"):
         WatchedProgram(tmp_path / "text.pte", VOCABULARY)
     with WatchedProgram(stories_cpu_pte, 7) as program:
-        with pytest.raises(RunnerError, match=r"are not float32 \(1, 7\): export it with"):
+        with pytest.raises(RunnerError, match=r"is not float32 \(1, 7\): export it with"):
             program.call(TOKENS, 0, drop)
     get_delegate("cpu").load(stories_cpu_pte)
     with WatchedProgram(stories_cpu_pte, VOCABULARY) as program:

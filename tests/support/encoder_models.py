@@ -183,12 +183,13 @@ def _save_dense(
 
 
 def export_embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """model.pte of `save_bert`'s encoder."""
+    """model.pte of `save_bert`'s encoder, beside its checkpoint and its ETRecord."""
 
     def make(directory: Path) -> Path:
         save_bert(directory)
         out = directory / "model.pte"
-        export_embedding(EmbeddingOptions(directory, out, Scheme("rtn8")))
+        record = out.with_suffix(".etrecord")
+        export_embedding(EmbeddingOptions(directory, out, Scheme("rtn8"), etrecord=record))
         return out
 
     return made_once(tmp_path_factory, "embedder", make)

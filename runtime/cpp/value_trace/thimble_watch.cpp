@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "value_trace/value_tracer.h"
 
@@ -54,23 +55,25 @@ thimble_watched* thimble_watch_load(const char* path, char* error, size_t error_
 
 int thimble_watch_call(thimble_watched* watched, const int64_t* tokens, int64_t count,
                        int64_t start_pos, thimble_value_callback on_value, void* context,
-                       float* logits, int64_t vocab_size, char* error, size_t error_size) {
+                       float* row, int64_t width, char* error, size_t error_size) {
   const auto tokens_tensor = executorch::extension::from_blob(
       const_cast<int64_t*>(tokens), {1, static_cast<int32_t>(count)}, ScalarType::Long);
   const auto position_tensor = executorch::extension::from_blob(&start_pos, {1}, ScalarType::Long);
   watched->tracer->show_to(on_value, context);
-  const auto outputs =
-      watched->module->execute(kMethod, {EValue(*tokens_tensor), EValue(*position_tensor)});
+  std::vector<EValue> inputs = {EValue(*tokens_tensor), EValue(*position_tensor)};
+  const auto meta = watched->module->method_meta(kMethod);
+  if (meta.ok() && meta->num_inputs() == 1) inputs.pop_back();
+  const auto outputs = watched->module->execute(kMethod, inputs);
   watched->tracer->show_to(nullptr, nullptr);
   if (!outputs.ok()) return fail(*watched, "a call", outputs.error(), error, error_size);
   if (outputs->size() != 1 || !outputs->front().isTensor() ||
       outputs->front().toTensor().scalar_type() != ScalarType::Float ||
-      outputs->front().toTensor().numel() != vocab_size) {
-    return fail("the logits of " + watched->path + " are not float32 (1, " +
-                    std::to_string(vocab_size) + "): export it with python -m exporter",
+      outputs->front().toTensor().numel() != width) {
+    return fail("the output of " + watched->path + " is not float32 (1, " + std::to_string(width) +
+                    "): export it with python -m exporter",
                 error, error_size);
   }
-  std::copy_n(outputs->front().toTensor().const_data_ptr<float>(), vocab_size, logits);
+  std::copy_n(outputs->front().toTensor().const_data_ptr<float>(), width, row);
   return 0;
 }
 
