@@ -20,6 +20,7 @@ from delegates.methods import join, lowering
 from delegates.passes.exact import compute_exactly
 from delegates.passes.graph import drop_checks
 from delegates.passes.in_place import passes_in_place
+from delegates.passes.max_pools import keep_nans
 from delegates.passes.positions import positions_by_rows
 from delegates.passes.shorter import shorter_inputs
 from delegates.passes.weights import copy_graph
@@ -210,6 +211,7 @@ def _partitioned(
     for part in parts.values() if claiming else ():
         part.claim(claimed)
     exact = compute_exactly(claimed)
+    keep_nans(exact)
     for part in parts.values():
         part.rewrite(exact)
     drop_checks(exact)

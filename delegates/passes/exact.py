@@ -4,7 +4,7 @@ Each function is a decomposition for torch.export: it returns what the operator 
 NotImplemented where the kernel is right.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -23,6 +23,7 @@ _SUMS = (
     *(_aten.conv_transpose1d.default, _aten.conv_transpose2d.input, _aten.conv3d.default),
     _aten.scatter_add.default,
 )
+_MOST_PRODUCTS = 8  # of an integer with itself
 _CONVOLUTIONS = (  # of float16 they are XNNPACK's, which adds in float32
     *(_aten.conv1d.default, _aten.conv1d.padding),
     *(_aten.conv2d.default, _aten.conv2d.padding),
@@ -106,9 +107,81 @@ def _remainder(x: Any, y: Any) -> Tensor:
     x, y = (operand.to(type) if isinstance(operand, Tensor) else operand for operand in (x, y))
     if not isinstance(x, Tensor):
         x = torch.full_like(y, x)
+    if type is torch.int64 and not isinstance(y, Tensor) and abs(y) > 1:
+        return x - x // y * y  # the kernel's remainder is of doubles: 53 bits
     rest = torch.fmod(x, y)
     below = y < 0
     return torch.where(rest.ne(0) & (rest < 0).ne(below), rest + y, rest)
+
+
+def _fmod(x: Tensor, y: Any) -> Tensor:
+    """As for _divide() of integers."""
+    if x.dtype is not torch.int64 or not isinstance(y, int) or abs(y) < 2:
+        return NotImplemented
+    return x - _truncated(x, y) * y
+
+
+def _truncated(x: Tensor, y: int) -> Tensor:
+    floor = x // y
+    return floor + ((floor < 0) & (floor * y).ne(x)).to(x.dtype)
+
+
+def _divide(x: Tensor, y: Any, rounding_mode: str | None) -> Tensor:
+    """The kernel truncates ratios of integers as doubles, which have 53 bits. For floats see
+    _floor_divide()."""
+    if rounding_mode == "floor":
+        return _floor_divide(x, y)
+    whole = x.dtype is torch.int64 and isinstance(y, int) and abs(y) > 1
+    return _truncated(x, y) if rounding_mode == "trunc" and whole else NotImplemented
+
+
+def _floor_divide(x: Tensor, y: Any) -> Tensor:
+    """The kernel divides floats by zero wrongly: 0 / 0 is infinite, and the sign is x's alone."""
+    type = torch.result_type(x, y)
+    if not type.is_floating_point or not isinstance(y, Tensor) and y != 0:
+        return NotImplemented
+    if not isinstance(y, Tensor):
+        return x / y
+    x, y = x.to(type), y.to(type)
+    rest = torch.fmod(x, y)
+    ratio = (x - rest) / y
+    ratio = torch.where(rest.ne(0) & (rest < 0).ne(y < 0), ratio - 1, ratio)
+    whole = torch.floor(ratio)
+    whole = torch.where(ratio - whole > 0.5, whole + 1, whole)
+    return torch.where(y == 0, x / y, whole)
+
+
+def _pow(x: Tensor, exponent: Any) -> Tensor:
+    """The kernel takes powers of integers in doubles, and those of 1/2 and -1/2 otherwise than
+    torch, which takes roots."""
+    type = torch.result_type(x, exponent)
+    if type.is_floating_point:
+        roots = {0.5: torch.sqrt, -0.5: torch.rsqrt}
+        is_root = exponent in roots and x.dtype is type and type not in _HALVES
+        return roots[exponent](x) if is_root else NotImplemented
+    if not 1 < exponent <= _MOST_PRODUCTS:
+        return NotImplemented
+    wide = power = x.to(type)
+    for _ in range(exponent - 1):
+        power = power * wide
+    return power
+
+
+def _square(x: Tensor) -> Tensor:
+    """As for _pow()."""
+    return _pow(x, 2)
+
+
+def _sign(x: Tensor) -> Tensor:
+    """The kernel's of a NaN is NaN; torch's is 0."""
+    if not x.is_floating_point():
+        return NotImplemented
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+def _whole(x: Tensor) -> Tensor:
+    """The kernel rounds integers as floats, which have fewer bits."""
+    return NotImplemented if x.is_floating_point() else x.clone()
 
 
 def _cumsum(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -157,6 +230,23 @@ def _add(x: Tensor, y: Tensor, alpha: float = 1) -> Tensor:
     return NotImplemented if alpha == 1 else torch.sub(x, y, alpha=-alpha)
 
 
+def _max_pool1d(
+    x: Tensor,
+    size: list[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Of planes with one row, which XNNPACK takes; the kernel loses a NaN."""
+    steps = [1, *(stride or size)]
+    sides, spread = [0, *padding], [1, *dilation]
+    planes = torch.nn.functional.max_pool2d(
+        x.unsqueeze(-2), [1, *size], steps, sides, spread, ceil_mode
+    )
+    return planes.squeeze(-2)
+
+
 def _pad(x: Tensor, sides: list[int], *mode_and_value: Any) -> Tensor:
     """The kernel does not take away, as sides below zero ask for."""
     if min(sides, default=0) >= 0 or mode_and_value[:1] not in ((), ("constant",)):
@@ -178,9 +268,20 @@ EXACT: Mapping[Any, Callable[..., Any]] = {
     _aten.remainder.Tensor: _remainder,
     _aten.remainder.Scalar: _remainder,
     _aten.remainder.Scalar_Tensor: _remainder,
+    _aten.fmod.Scalar: _fmod,
+    _aten.floor_divide.default: _floor_divide,
+    _aten.floor_divide.Scalar: _floor_divide,
+    _aten.pow.Tensor_Scalar: _pow,
+    _aten.square.default: _square,
+    _aten.sign.default: _sign,
+    _aten.sgn.default: _sign,
+    _aten.div.Tensor_mode: _divide,
+    _aten.div.Scalar_mode: _divide,
+    **{getattr(_aten, name).default: _whole for name in ("ceil", "floor", "round", "trunc")},
     _aten.cumsum.default: _cumsum,
     _aten.addmm.default: _addmm,
     _aten.pad.default: _pad,
+    _aten.max_pool1d.default: _max_pool1d,
     **{operator: _in_float32(operator) for operator in _SUMS},
     **{operator: _in_float32(operator, (torch.bfloat16,)) for operator in _CONVOLUTIONS},
 }

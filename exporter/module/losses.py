@@ -6,7 +6,10 @@ from delegates.passes.nan import may_be_nan, odd_constants
 from delegates.report import operator_name
 from delegates.source_lines import source_line
 
-_LOSING = ("max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "thimble::linear")
+_LOSING = (
+    *("max_pool1d", "max_pool2d", "max_pool2d_with_indices", "avg_pool2d", "adaptive_avg_pool2d"),
+    "thimble::linear",
+)
 _QUANTIZED = "quantize_per_tensor"
 
 

@@ -50,10 +50,11 @@ def samples(made: Made, signature: Signature) -> list[Sample]:
 
 
 def with_nans(made: Made, index: int) -> list[Inputs]:
-    """Returns the example with a NaN in one input: in its first place, or in its middle."""
+    """Returns the example with a NaN in one input: in its first or second place, in its middle, or
+    in its last. A kernel may lose one that is not the first of its window."""
     count = made.inputs.leaves()[index].numel()
     changed = []
-    for place in dict.fromkeys((0, count // 2)):
+    for place in dict.fromkeys((0, min(1, count - 1), count // 2, count - 1)):
         leaves = [leaf.clone() for leaf in made.inputs.leaves()]
         leaves[index].view(-1)[place] = float("nan")
         changed.append(made.inputs.with_leaves(leaves))

@@ -10,7 +10,7 @@ import pytest
 import support.module_traps as traps
 import torch
 from support.exported import Quiet
-from support.module_traps import ODD, STEPS, inputs
+from support.module_traps import LARGE, ODD, STEPS, inputs
 from torch import Tensor
 
 from delegates import DelegateError
@@ -67,6 +67,13 @@ def test_values_where_good_guesses_are_wrong(program: Program) -> None:
     got = results(program, inputs(batch=2, seed=1))
     assert got["remainder"].tolist() == [2, 0, 1] * 5
     assert got["remainder_of_negative"].max() <= 0
+    large = [number + LARGE for number in range(-7, 8)]
+    rest, ratio = [one % 1000003 for one in large], [one // 1000003 for one in large]
+    square = [(one**2 + 2**63) % 2**64 - 2**63 for one in large]  # of 64 bits
+    assert got["large"].tolist() == [rest, rest, ratio, square, square, large]
+    assert got["sign_and_powers"][0, 0, 0] == 0
+    ratios = got["ratio_to_zero"]
+    assert np.isneginf(ratios[:7]).all() and np.isnan(ratios[7]) and np.isposinf(ratios[8:]).all()
     assert got["cumsum"].max() > 590  # ExecuTorch stops at 256, as below
     assert got["sums"].min() > 590
     place = {float(value): index for index, value in enumerate(ODD[0].nan_to_num(-7.0))}
@@ -100,18 +107,32 @@ def test_the_state_begins_as_in_the_module_and_stays_between_calls(program: Prog
     assert set(program.state) == set(STATE)
 
 
-def test_a_nan_that_would_be_lost_is_refused_with_its_line(program: Program) -> None:
-    given = inputs(batch=2, seed=1)
-    picture = given[-1].clone()
-    picture[1, 0, 4, 4] = float("nan")
-    line = next(
-        number
-        for number, text in enumerate(SOURCE.read_text().splitlines(), 1)
-        if '"pool": F.max_pool2d' in text
-    )
-    with pytest.raises(RunnerError, match=r"picture has a NaN at \(1, 0, 4, 4\)") as refused:
-        results(program, (*given[:-1], picture))
-    assert f"max_pool2d at module_traps.py:{line}" in str(refused.value)
+@pytest.mark.parametrize(
+    ("index", "place", "said", "operator", "text"),
+    [
+        (5, (1, 0, 4, 4), r"picture has a NaN at \(1, 0, 4, 4\)", "max_pool2d", '"pool": F.'),
+        (4, (0, 1), r"far has a NaN at \(0, 1\)", "max_pool2d_with_indices", '"places": F.'),
+    ],
+)
+def test_a_nan_that_would_be_lost_is_refused_with_its_line(
+    program: Program, index: int, place: tuple[int, ...], said: str, operator: str, text: str
+) -> None:
+    given = list(inputs(batch=2, seed=1))
+    given[index] = given[index].clone()
+    given[index][place] = float("nan")
+    lines = SOURCE.read_text().splitlines()
+    line = next(number for number, code in enumerate(lines, 1) if text in code)
+    with pytest.raises(RunnerError, match=said) as refused:
+        results(program, tuple(given))
+    assert f"{operator} at module_traps.py:{line}" in str(refused.value)
+
+
+def test_a_nan_in_a_pool_of_halves_stays(program: Program) -> None:
+    given = list(inputs(batch=2, seed=1))
+    given[3] = given[3].clone()
+    given[3][1, 4] = float("nan")  # not the first of its window
+    pooled = results(program, tuple(given))["pool_of_halves"]
+    assert np.argwhere(np.isnan(pooled)).tolist() == [[1, 1]]
 
 
 @pytest.mark.parametrize(

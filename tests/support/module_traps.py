@@ -11,6 +11,7 @@ ODD = torch.tensor(
     [[NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 3e38, -3e38, 1e-40, 100.0, -100.0]]
 )
 STEPS = 3  # at which the state begins
+LARGE = 2**53 + 1  # which no double is
 
 
 def sums(halves: Tensor) -> Tensor:
@@ -26,6 +27,11 @@ def sums(halves: Tensor) -> Tensor:
         nothing.scatter_add(0, places, halves[0]),
     ]
     return torch.cat(found)
+
+
+def on_integers(x: Tensor, by: int) -> Tensor:
+    trunc, square = torch.div(x, by, rounding_mode="trunc"), x.square()
+    return torch.stack((x % by, torch.fmod(x, -by), trunc, square, x**2, x.floor()))
 
 
 class Traps(nn.Module):
@@ -46,18 +52,21 @@ class Traps(nn.Module):
         features = F.relu(self.normalization(self.convolution(picture)))
         finite = odd.nan_to_num(0.0).clamp(-1e3, 1e3)
         return {
+            "exp": torch.cat((odd.exp(), odd.neg().exp())),
             "steps": self.steps * 1,
             "memory": self.memory * 1.0,
             "remainder": whole % 3,
             "remainder_of_negative": torch.remainder(whole, -whole.abs().max()),
             "floor_division": whole // 3,
+            "large": on_integers(whole + LARGE, 1000003),
+            "ratio_to_zero": whole.float() // (whole.abs() * 0.0),
+            "sign_and_powers": torch.stack((odd.sign(), odd**0.5, odd**-0.5)),
             "cumsum": halves.cumsum(-1),
             "variance": halves.var(-1),
             "sums": sums(halves),
             "half_layer_norm": F.layer_norm(rows, (300,)),
             "far_layer_norm": F.layer_norm(far, (128,)),
             "far_group_norm": F.group_norm(far[:, :, None, None] + picture.mean() * 0, 2),
-            "exp": odd.exp(),
             "maximum": torch.maximum(odd, torch.ones(())),
             "minimum": torch.minimum(odd, torch.ones(())),
             "square_root": odd.sqrt(),
@@ -71,6 +80,10 @@ class Traps(nn.Module):
             "exact_gelu": F.gelu(finite),
             "pool_of_logarithm": F.max_pool2d(features.log(), 2),
             "pool": F.max_pool2d(features, 2),
+            "pool_of_nan": F.max_pool2d(picture.sqrt(), 2),
+            "pool_of_rows": F.max_pool1d(picture[:, 0].log(), 3, 2, 1),
+            "pool_of_halves": F.max_pool1d(rows, 3),
+            "places": F.max_pool2d(far[None, None], 2, return_indices=True)[0],
             "average": F.avg_pool2d(picture, 3, 2, 1, ceil_mode=True),
             "resized": F.interpolate(picture, scale_factor=2.5, mode="bilinear"),
             "doubled": F.interpolate(picture, scale_factor=2.0, mode="bilinear"),
