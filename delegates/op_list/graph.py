@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -116,7 +117,10 @@ class Constants:
             converted, value = [value], args_of(value)[0]
         if self.name(value) is None or shape_of(value) not in ((), (1,)):
             return None
-        return float(self.tensor(value)), converted
+        tensor = self.tensor(value)
+        if isinstance(tensor, FakeTensor) and tensor.constant is None:  # its shape alone is known
+            return None
+        return float(tensor), converted
 
     def release(self, node: Node) -> None:
         """Releases a tensor's memory, even if other objects refer to the tensor: zeros of the same
