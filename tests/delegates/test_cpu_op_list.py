@@ -4,9 +4,14 @@ numpy from the file, beside the eager model."""
 from pathlib import Path
 
 import pytest
+import torch
 from support.cpu_models import MODELS, LowerArchitecture, lower_architecture
 from support.op_list import OpList
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import export
 
+from delegates.op_list.graph import Constants
 from exporter.file.agreement import compare, require_agreement
 from quant.scheme import Scheme
 
@@ -59,3 +64,22 @@ def test_a_program_of_single_tokens(tmp_path: Path) -> None:
     check_slots(call)
     assert compare(model.reference, call.step).error < 1e-5
     assert call.program["ops"][-1]["kind"]["last_row"]
+
+
+def test_a_constant_of_unknown_value_is_no_number() -> None:
+    """As the edge dialect makes them of torch.sqrt(torch.tensor(8.0) * 2)."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("factor", torch.tensor(3.0))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.factor
+
+    program = export(Scaled(), (torch.ones(2),))
+    node = next(iter(program.graph.nodes))
+    assert Constants(program).number(node) == (3.0, [])
+    with FakeTensorMode():
+        unknown = torch.empty(())
+    assert Constants(program, {"factor": unknown}).number(node) is None

@@ -329,7 +329,6 @@ class Odd(nn.Module):
             "attended": self.pooling(x, x, x)[0],
             "mean_of_all": rows + rows.mean(),
             "without_end": rows / 0.0,
-            "by_a_root": rows / torch.sqrt(torch.tensor(x.shape[-1], dtype=torch.float) * 2),
         }
 
 
