@@ -31,15 +31,15 @@ QUICK := tests/test_layering.py tests/test_once.py tests/test_words.py tests/del
 # `import exporter.pipeline` took 8.2 CPU seconds then, and 3.1 otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat samples minutes quick test check both soak sweeps fuzz lint build clean
+.PHONY: demo chat samples minutes quick test check both soak sweeps fuzz lint build runner clean
 
-# The export is checked in the delegate's library, and runs beside the rest of the build.
+# The export is checked in the delegate's library, and runs beside the build of the runner.
 demo: .venv/installed
 	$(BIN)/python -m runtime build --only thimble_cpu
-	$(MAKE) --no-print-directory -j 2 build build/demo.pte
+	$(MAKE) --no-print-directory -j 2 runner build/demo.pte
 	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 4
 
-chat: build build/chat.pte
+chat: runner build/chat.pte
 	build/runner build/chat.pte --chat
 
 quick: .venv/installed
@@ -73,6 +73,9 @@ lint: .venv/installed
 
 build: .venv/installed
 	$(BIN)/python -m runtime build
+
+runner: .venv/installed
+	$(BIN)/python -m runtime build --only runner
 
 samples: build build/chat.pte
 	$(BIN)/python .pictures/samples.py

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from exporter.command_line.brief import BriefGroup
 from exporter.command_line.interruption import interruptible
 from exporter.command_line.version import version_option
 from runtime.build import BUILD_DIR
@@ -17,7 +18,7 @@ from runtime.commands.web import web
 from runtime.distribution import version
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=BriefGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option()
 def main() -> None:
     """Build the C++ runner; run a model from Python, as a server or in the browser."""

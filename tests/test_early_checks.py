@@ -19,7 +19,7 @@ from delegates import DELEGATES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("devtools", "exporter", "quant", "runtime")
-LARGE = ("torch", "executorch", "torchao", "transformers", "pandas")
+LARGE = ("torch", "executorch", "torchao", "transformers", "pandas", "starlette")
 
 # Runs a command in this process, then says its exit code and what it imported.
 RUN = f"""
@@ -127,6 +127,33 @@ def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
     assert output == "code 2\nimported\n"
     assert f"Error: {sentence}" in errors
     assert not list(tmp_path.glob("*.pte"))
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "sentence"),
+    [
+        ("exporter x.gguf --out x.pte", b"", "x.gguf is empty (0 bytes)"),
+        ("exporter x.gguf --out x.pte", b"GGUF\t\0\0\0", "x.gguf has GGUF version 9"),
+        ("exporter llama3 --checkpoint x.gguf --explain", b"<ht", "x.gguf is not a GGUF file"),
+        ("runtime run x.gguf -p x", b"<html>", "x.gguf is not a GGUF file"),
+        ("runtime run . -p x", b"", ". has no config.json"),
+        ("runtime serve no.gguf", b"", "no.gguf does not exist"),
+        ("runtime serve x.gguf --max-memory x", b"", "--max-memory 'x' is not a valid size"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, command: str, content: bytes, sentence: str) -> None:
+    (tmp_path / "x.gguf").write_bytes(content)
+    output, errors = run(tmp_path, command)
+    assert output == "code 2\nimported\n"
+    program = "runtime" if command.startswith("runtime") else "Error"
+    assert errors.startswith(f"{program}: {sentence}") and errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["runtime serve", "runtime build -x", "devtools no"])
+def test_errors_of_usage_are_one_line(tmp_path: Path, command: str) -> None:
+    output, errors = run(tmp_path, command)
+    assert output == "code 2\nimported\n"
+    assert errors.startswith("Error: ") and errors.count("\n") == 1
 
 
 def test_delegates_are_listed(tmp_path: Path) -> None:

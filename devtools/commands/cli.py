@@ -7,6 +7,7 @@ from devtools.commands.profile_options import diff, inspect
 from devtools.commands.report import report
 from devtools.commands.requests import BenchRequest, CompareRequest, QualityRequest
 from devtools.commands.trace import trace
+from exporter.command_line.brief import BriefGroup
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.request import takes
 from exporter.command_line.version import version_option
@@ -55,7 +56,7 @@ def _words(context: click.Context, parameter: click.Parameter, text: str) -> tup
     return tuple(dict.fromkeys(word for word in text.split(",") if word))
 
 
-@click.group(context_settings=_SETTINGS)
+@click.group(cls=BriefGroup, context_settings=_SETTINGS)
 @version_option()
 def main() -> None:
     """Tools for developers of models: profile, compare, benchmark."""

@@ -21,12 +21,15 @@ _OPERATORS = {"auto_functionalized", "auto_functionalized_v2", "control_deps"}
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Imports make many objects and no garbage, which Python would look for all the time."""
+    """Imports make many objects and no garbage, which Python would look for all the time, and once
+    more after them, if they did not count as old."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
+        gc.unfreeze()
         if enabled:
             gc.enable()
 

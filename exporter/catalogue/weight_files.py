@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from exporter.catalogue.adapters import ADAPTER_CONFIG
+from exporter.catalogue.file_start import check_gguf_start
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
@@ -30,8 +31,8 @@ def check_model_directory(directory: Path) -> None:
         raise no_weights(directory)
 
 
-def check_file_name(path: Path) -> None:
-    """Checks that a file, by its name, can be a checkpoint.
+def check_model_file(path: Path) -> None:
+    """Checks that a file, by its name and its first bytes, can be a checkpoint.
 
     Raises:
         ExportError: it cannot.
@@ -41,6 +42,7 @@ def check_file_name(path: Path) -> None:
             f"{path} is a file; give a .gguf file, or the directory that holds config.json and the "
             "weights."
         )
+    check_gguf_start(path)
 
 
 def named_weights(directory: Path) -> str | None:
@@ -123,7 +125,7 @@ def no_config(path: Path) -> ExportError:
         )
     return ExportError(
         f"{path.parent} has no {path.name}; a Hugging Face model directory has one next to its "
-        "weights: check the path of --checkpoint."
+        "weights: check the path."
     )
 
 

@@ -16,11 +16,11 @@ import torch
 from gguf import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
 from torch import Tensor
 
+from exporter.catalogue.file_start import check_gguf_start
 from exporter.checkpoint.mapped_file import MappedFile, fits_a_tensor
 from exporter.errors import ExportError
 
-MAGIC = b"GGUF"
-_VERSIONS = (2, 3)
+_COUNTS = 8  # where they begin, behind the magic bytes and the version
 _MOST_SIZES = 4  # of one tensor
 _ALIGNMENT = "general.alignment"
 _LEAST_TENSOR_ENTRY = 24  # bytes of a header's entry: lengths, type and offset
@@ -89,14 +89,8 @@ class GgufFile(MappedFile):
         return data.view(rows, -1)
 
     def _read_header(self) -> None:
-        head = self._map[: len(MAGIC)]
-        if head != MAGIC:
-            raise ExportError(
-                f"{self.path} is not a GGUF file: it begins with {head!r}, not {MAGIC!r}; "
-                "download it again."
-            )
-        self._at = len(MAGIC)
-        self._check_version(self._scalar("I"))
+        check_gguf_start(self.path)
+        self._at = _COUNTS
         tensors, pairs = self._scalar("Q"), self._scalar("Q")
         for _ in range(pairs):
             name = self._name("a metadata name")
@@ -111,19 +105,6 @@ class GgufFile(MappedFile):
         for name, shape, kind, offset in entries:
             self._add(name, shape, kind, offset, start, alignment)
         self._check_places()
-
-    def _check_version(self, version: int) -> None:
-        if version in _VERSIONS:
-            return
-        if int.from_bytes(version.to_bytes(4, "little"), "big") in _VERSIONS:
-            raise ExportError(
-                f"{self.path} is a big-endian GGUF file; only little-endian ones are read: convert "
-                "the model again without --bigendian."
-            )
-        raise ExportError(
-            f"{self.path} has GGUF version {version}; versions "
-            f"{' and '.join(map(str, _VERSIONS))} are read: convert the model again."
-        )
 
     def _counted(self, tensors: int) -> int:
         if tensors > (len(self._map) - self._at) // _LEAST_TENSOR_ENTRY:

@@ -17,7 +17,8 @@ import torch
 from gguf import GGMLQuantizationType
 from torch import Tensor
 
-from exporter.checkpoint.gguf_file import MAGIC, GgufFile
+from exporter.catalogue.file_start import GGUF_MAGIC
+from exporter.checkpoint.gguf_file import GgufFile
 from exporter.checkpoint.mapped_file import MappedFile
 from exporter.errors import ExportError
 
@@ -114,7 +115,7 @@ class _OldFile(MappedFile):
 
     @property
     def is_gguf(self) -> bool:
-        return self._map[: len(MAGIC)] == MAGIC
+        return self._map[: len(GGUF_MAGIC)] == GGUF_MAGIC
 
     def read(self) -> Imatrix:
         count = self._int()

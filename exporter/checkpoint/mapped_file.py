@@ -8,8 +8,7 @@ from pathlib import Path
 
 import torch
 
-from exporter.errors import ExportError
-from exporter.json_object import LFS_POINTER, lfs_pointer
+from exporter.catalogue.file_start import read_start
 
 _MOST_SIZES = 64  # of a tensor of PyTorch's
 _MOST_NUMBERS = 2**60
@@ -40,18 +39,10 @@ class MappedFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            with path.open("rb") as file:
-                if path.stat().st_size == 0:
-                    raise ExportError(f"{path} is empty (0 bytes); download it again.")
-                # A private mapping: a writable buffer for torch, and the file is never written.
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        except OSError as error:
-            raise ExportError(
-                f"{path} cannot be opened ({error.strerror}); check the path and its permissions."
-            ) from None
-        if self._map[: len(LFS_POINTER)] == LFS_POINTER:
-            raise ExportError(lfs_pointer(path))
+        read_start(path)
+        with path.open("rb") as file:
+            # A private mapping: a writable buffer for torch, and the file is never written.
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
     def release(self) -> None:
         """Gives the pages back to the system; a view that is read again reads the file again."""

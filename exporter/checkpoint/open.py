@@ -9,7 +9,7 @@ from typing import Any
 from exporter.catalogue import weight_files
 from exporter.catalogue.model_config import read_model_config
 from exporter.catalogue.names import check_checkpoint, is_hub_file
-from exporter.catalogue.weight_files import check_file_name, is_tuned, meta_files
+from exporter.catalogue.weight_files import check_model_file, is_tuned, meta_files
 from exporter.checkpoint import (
     fp8,
     gguf,
@@ -58,7 +58,7 @@ def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpo
 
 
 def _open_file(path: Path, name: str, family: Family | None) -> Checkpoint:
-    check_file_name(path)
+    check_model_file(path)
     family, config, weights = gguf.open_gguf(path, family)
     return Checkpoint(config, path, name, weights, family, weights.left_out, notes=weights.notes)
 

@@ -11,7 +11,7 @@ from delegates import check_delegate
 from exporter.catalogue.adapters import check_adapters
 from exporter.catalogue.model_config import known_spec
 from exporter.catalogue.names import check_checkpoint, check_model, preset_name
-from exporter.catalogue.weight_files import check_file_name, check_model_directory
+from exporter.catalogue.weight_files import check_model_directory, check_model_file
 from exporter.file.replacing import check_outputs
 from exporter.plan.lengths import check_lengths
 from quant.budget.bounds import check_budget
@@ -36,7 +36,7 @@ def check_files(model: str | None, checkpoint: str | None, adapter: Sequence[str
         if os.path.isdir(path):
             check_model_directory(path)
         elif os.path.exists(path):
-            check_file_name(path)
+            check_model_file(path)
     check_adapters(adapter)
 
 

@@ -31,18 +31,20 @@ def every_character() -> str:
 
 
 @lru_cache(maxsize=256)
-def matching(atom: str, ruby_syntax: bool = False) -> CodePointSet:
+def matching(atom: str, ruby_syntax: bool = False, among: str | None = None) -> CodePointSet:
     r"""The code points that a one-character regex such as `\p{L}`, `[^\s]` or `(?i:s)` matches.
 
     Args:
         ruby_syntax: asks Oniguruma, which reads the patterns of a `tokenizer.json`, and not Rust's
             engine, which reads tiktoken's.
+        among: the characters that the engine is asked about; None: every character.
 
     Raises:
         TokenizerError: the reference engine does not know this class.
     """
+    text = every_character() if among is None else among
     try:
-        return _matching_ruby(atom) if ruby_syntax else _matching_rust(atom)
+        return _matching_ruby(atom, text) if ruby_syntax else _matching_rust(atom, text)
     except Exception as error:  # the libraries raise bare Exception and ValueError
         why = " ".join(str(error).split())
         raise TokenizerError(
@@ -51,20 +53,25 @@ def matching(atom: str, ruby_syntax: bool = False) -> CodePointSet:
         ) from None
 
 
-def _matching_rust(atom: str) -> CodePointSet:
+def letter(ascii_letter: str, ruby_syntax: bool) -> CodePointSet:
+    """The code points that equal a letter of ASCII regardless of case: `matching` of `(?i:s)`, ten
+    times as fast, as only those are asked about that equal any."""
+    any_letter = matching("(?i:[a-z])", ruby_syntax).nonzero()[0]
+    return matching(f"(?i:{ascii_letter})", ruby_syntax, "".join(map(chr, any_letter)))
+
+
+def _matching_rust(atom: str, text: str) -> CodePointSet:
     single_bytes = {bytes([value]): value for value in range(256)}
     engine = tiktoken.Encoding(
         "class", pat_str=f"(?:{atom})+", mergeable_ranks=single_bytes, special_tokens={}
     )
-    return of_text(bytes(engine.encode_ordinary(every_character())).decode("utf-8"))
+    return of_text(bytes(engine.encode_ordinary(text)).decode("utf-8"))
 
 
-def _matching_ruby(atom: str) -> CodePointSet:
-    without, every = normalizers.Replace(Regex(f"(?:{atom})+"), ""), every_character()
-    pieces = (every[start : start + _PIECE] for start in range(0, len(every), _PIECE))
-    members = ~of_text("".join(map(without.normalize_str, pieces)))
-    members[0xD800:0xE000] = False
-    return members
+def _matching_ruby(atom: str, text: str) -> CodePointSet:
+    without = normalizers.Replace(Regex(f"(?:{atom})+"), "")
+    pieces = (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
+    return of_text(text) & ~of_text("".join(map(without.normalize_str, pieces)))
 
 
 def of_text(text: str) -> CodePointSet:

@@ -282,6 +282,8 @@ class _Parser:
         return self._asked(self._pattern[start : self._at], ignore_case)
 
     def _literal(self, character: str, ignore_case: bool) -> CodePointSet:
+        if ignore_case and character.isascii() and character.isalpha():
+            return code_points.letter(character, self._ruby_syntax)
         if ignore_case and character.lower() + character.upper() != 2 * character:
             return self._asked(character, ignore_case)
         return code_points.of_text(character)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from exporter.checkpoint.gguf_file import MAGIC
+from exporter.catalogue.file_start import GGUF_MAGIC
 from exporter.json_object import LFS_POINTER, lfs_pointer
 from exporter.tokenizer.errors import TokenizerError
 
@@ -76,7 +76,7 @@ def _source_of_file(path: Path) -> TokenizerSource:
             f"the tokenizer {path} cannot be read ({error.strerror}): give a directory or file "
             "that has one."
         ) from None
-    if head.startswith(MAGIC):
+    if head.startswith(GGUF_MAGIC):
         return TokenizerSource(path, TokenizerKind.GGUF)
     if path.name.endswith("vocab.json"):
         return TokenizerSource(path, TokenizerKind.VOCAB_AND_MERGES)

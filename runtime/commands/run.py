@@ -14,6 +14,7 @@ from exporter.catalogue.names import check_model
 from exporter.command_line.brief import BriefCommand
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.version import version_option
+from exporter.commands.checks import check_files
 from exporter.errors import ExportError
 from quant.errors import QuantError
 from quant.scheme import Scheme
@@ -117,6 +118,7 @@ def _check(model: str, quant: str, chat_template: Path | None) -> None:
     try:
         check_model(model)
         Scheme(quant)
+        check_files(model, None, ())
     except (ExportError, QuantError) as error:
         fail(error, 2)
 

@@ -243,16 +243,18 @@ def serve(request: Request) -> None:
     exported with --delegate cpu.
     """
     try:
+        files = named(request.model, request.name)
+        given = request.max_memory
+        most = None if given is None else parse_size(given, "--max-memory")
+    except (QuantError, RunnerError) as error:
+        fail(RunnerError(str(error).removesuffix(".")), 2)
+    try:
         from runtime.server.app import make_app
         from runtime.server.hosts import host_name, is_loopback
         from runtime.server.settings import ServerSettings
         from runtime.server.shelf import Shelf
     except ModuleNotFoundError as error:
         fail(RunnerError(f"{error.name} is not installed: {with_extra('serve')}"), 2)
-    try:
-        files = named(request.model, request.name)
-    except RunnerError as error:
-        fail(error, 2)
     build_if_missing("libthimble.so")
     local = is_loopback(request.host.lower())
     for other in request.hosts:
@@ -302,7 +304,7 @@ def serve(request: Request) -> None:
     )
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
     models = _models(request, files)
-    shelf = Shelf(models, _room(request, models))
+    shelf = Shelf(models, _room(most, models))
     app = make_app(shelf, settings)
     asyncio.run(_serve(shelf, app, listener, request.stall_timeout))
 
@@ -336,13 +338,11 @@ def _models(request: Request, files: dict[str, Path]) -> "list[ServedModel]":
     return models
 
 
-def _room(request: Request, models: "list[ServedModel]") -> float:
+def _room(given: int | None, models: "list[ServedModel]") -> float:
     try:
-        given = request.max_memory
-        size = None if given is None else parse_size(given, "--max-memory")
-        most = room_of(models, size)
-    except (QuantError, RunnerError) as error:
-        fail(RunnerError(str(error).removesuffix(".")), 2)
+        most = room_of(models, given)
+    except RunnerError as error:
+        fail(error, 2)
     if len(models) > 1:
         click.echo(f"loaded models take {show_size(most)} at most (--max-memory)", err=True)
     return most

@@ -45,5 +45,5 @@ def test_no_file(tmp_path: Path) -> None:
         read_config(tmp_path / "config.json")
     assert str(raised.value) == (
         f"{tmp_path} has no config.json; a Hugging Face model directory has one next to its "
-        "weights: check the path of --checkpoint."
+        "weights: check the path."
     )

@@ -9,7 +9,7 @@ from tokenizers import Regex, normalizers
 from tokenizers.pre_tokenizers import Split
 
 from exporter.tokenizer import TokenizerError
-from exporter.tokenizer.code_points import every_character, matching, of_text
+from exporter.tokenizer.code_points import every_character, letter, matching, of_text
 from exporter.tokenizer.dfa import MATCH, Automaton, compile_automaton
 from exporter.tokenizer.pattern import parse_pattern
 
@@ -111,3 +111,10 @@ def test_a_class_is_what_the_library_matches_in_a_text_of_all_characters(atom: s
     others = normalizers.Replace(Regex(f"(?:{atom})+"), "").normalize_str(every_character())
     members = of_text(every_character()) & ~of_text(others)
     assert members.any() and (members == matching(atom, ruby_syntax=True)).all()
+
+
+@pytest.mark.parametrize("ruby_syntax", [True, False])
+def test_a_letter_regardless_of_case_is_what_the_library_matches(ruby_syntax: bool) -> None:
+    for character in "askKZ":
+        whole = matching(f"(?i:{character})", ruby_syntax)
+        assert (letter(character, ruby_syntax) == whole).all() and whole.sum() > 1

@@ -95,9 +95,22 @@ void run_split(const AttentionArgs& args, Group<kRows, kType>* groups, size_t co
   for (size_t g = 0; g < count; ++g) groups[g].end_split();
 }
 
-/// Runs rows through splits; at the end of each calls `end_split(row - first,
-/// state)` for all.
-template <size_t kRows, CacheType kType, typename EndSplit>
+/// What is done with a row, counted from the first of a call, at the end of a split. It has a type
+/// of its own, so that all below is compiled once, and not for each of its uses.
+struct EndSplit {
+  void (*run)(const void* context, size_t row, const RowState& state);
+  const void* context;
+
+  template <typename Run>
+  explicit EndSplit(const Run& end)
+      : run([](const void* self, size_t row, const RowState& state) {
+          (*static_cast<const Run*>(self))(row, state);
+        }),
+        context(&end) {}
+};
+
+/// Runs rows through splits, with `end_split` for all at the end of each.
+template <size_t kRows, CacheType kType>
 void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
               size_t last_split, EndSplit end_split) {
   const Scratch scratch(args);
@@ -113,12 +126,13 @@ void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t firs
   const size_t end = args.visible((first + count - 1) / args.heads);
   for (size_t split = first_split; split < last_split; ++split) {
     run_split<kRows, kType>(args, groups, group_count, split, from, end);
-    for (size_t r = 0; r < count; ++r) end_split(r, groups[r / kRows].state(r % kRows));
+    for (size_t r = 0; r < count; ++r) {
+      end_split.run(end_split.context, r, groups[r / kRows].state(r % kRows));
+    }
   }
 }
 
 /// Calls run_rows() with the size of groups that fits `count` rows best.
-template <typename EndSplit>
 void run_some_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
                    size_t last_split, EndSplit end_split) {
   const auto run = [&](auto rows) {
@@ -192,9 +206,9 @@ void attention(const AttentionArgs& args) {
     const size_t start_pos = args.start_pos + first / args.heads;
     const size_t end = args.visible((first + count - 1) / args.heads);
     for (size_t r = 0; r < count; ++r) merged(r).clear();
+    const auto merge = [&](size_t r, const RowState& state) { merged(r).merge(state); };
     run_some_rows(args, first, count, attention_first_split(start_pos, args.window),
-                  divide_up(end, kAttentionSplit),
-                  [&](size_t r, const RowState& state) { merged(r).merge(state); });
+                  divide_up(end, kAttentionSplit), EndSplit(merge));
     for (size_t r = 0; r < count; ++r) finish(args, first + r, merged(r));
   });
 }
@@ -202,9 +216,10 @@ void attention(const AttentionArgs& args) {
 void attention_split(const AttentionArgs& args, size_t split, float* partial) {
   const size_t size = attention_state_size(args.head_dim);
   each_rows(args, [&](size_t first, size_t count) {
-    run_some_rows(args, first, count, split, split + 1, [&](size_t r, const RowState& state) {
+    const auto copy = [&](size_t r, const RowState& state) {
       std::memcpy(partial + (first + r) * size, state.outputs(), size * sizeof(float));
-    });
+    };
+    run_some_rows(args, first, count, split, split + 1, EndSplit(copy));
   });
 }
 

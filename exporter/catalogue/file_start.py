@@ -1,0 +1,58 @@
+"""What the first bytes of a file of weights tell. Importing this module is fast."""
+
+from pathlib import Path
+
+from exporter.errors import ExportError
+from exporter.json_object import LFS_POINTER, lfs_pointer
+
+GGUF_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)  # of GGUF
+_VERSION = slice(4, 8)
+
+
+def read_start(path: Path) -> bytes:
+    """Returns the first bytes of a file.
+
+    Raises:
+        ExportError: it is missing, empty or only a pointer of Git LFS.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(LFS_POINTER))
+    except OSError as error:
+        raise ExportError(
+            f"{path} cannot be opened ({error.strerror}); check the path and its permissions."
+        ) from None
+    if not start:
+        raise ExportError(f"{path} is empty (0 bytes); download it again.")
+    if start == LFS_POINTER:
+        raise ExportError(lfs_pointer(path))
+    return start
+
+
+def check_gguf_start(path: Path) -> None:
+    """Checks that a file begins as GGUF of a version that is read.
+
+    Raises:
+        ExportError: it does not, or `read_start` fails.
+    """
+    start = read_start(path)
+    magic, version = start[: len(GGUF_MAGIC)], start[_VERSION]
+    if magic != GGUF_MAGIC:
+        raise ExportError(
+            f"{path} is not a GGUF file: it begins with {magic!r}, not {GGUF_MAGIC!r}; "
+            "download it again."
+        )
+    if len(version) < _VERSION.stop - _VERSION.start:
+        return  # who reads on says what is missing
+    if int.from_bytes(version, "little") in _VERSIONS:
+        return
+    if int.from_bytes(version, "big") in _VERSIONS:
+        raise ExportError(
+            f"{path} is a big-endian GGUF file; only little-endian ones are read: convert the "
+            "model again without --bigendian."
+        )
+    raise ExportError(
+        f"{path} has GGUF version {int.from_bytes(version, 'little')}; versions "
+        f"{' and '.join(map(str, _VERSIONS))} are read: convert the model again."
+    )
