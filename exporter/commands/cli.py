@@ -78,6 +78,13 @@ Examples:
     help="Pictures to calibrate and measure what sees on; of each four, one is held out. By "
     "default some in the package.",
 )
+@click.option(
+    "--vad",
+    type=FilledPath("name silero_vad_16k.safetensors", dir_okay=False),
+    metavar="FILE",
+    help="The weights of Silero's detector of speech, silero_vad_16k.safetensors. What hears then "
+    "cuts long sound in pauses, and writes no text where nobody speaks.",
+)
 @scheme_options
 @click.option(
     "--bits",

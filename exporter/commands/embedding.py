@@ -38,7 +38,7 @@ _OF_DECODERS = (
         "imatrix",
     ),
     *("calibration_tokens", "max_context_len", "max_memory", "layer_errors"),
-    *("no_vision", "vision_quant", "calibration_images"),
+    *("no_vision", "vision_quant", "calibration_images", "vad"),
 )
 
 

@@ -15,6 +15,7 @@ from exporter.commands.checks import check_config, check_file, check_files, chec
 from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, show_unchecked, summarize
 from exporter.commands.working import checking, importing, working
+from exporter.errors import ExportError
 from exporter.plan.given_lengths import check_given_lengths
 from exporter.text.file import read_text_file
 from quant.budget.bounds import require_spreadable
@@ -90,6 +91,8 @@ def _check(request: Request, out: Path) -> None:
     """Exits with 2 if an option is not valid."""
     with checking():
         check_file(request.delegate, out, request.etrecord, request.max_size, request.bits)
+        if request.vad is not None:
+            raise ExportError("--vad is for models that hear, which this is not: leave it out.")
         check_given_lengths(request.max_context_len, request.max_seq_len)
         check_source(request.model, request.checkpoint)
         _vision_scheme(request)  # refuses what is not

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # What the export has of the command's options, by the parameters' names.
 _TAKEN = {"model", "checkpoint", "out", "scheme", "group_size", "delegate", "etrecord"} | {
-    *("calibration", "sign")
+    *("calibration", "vad", "sign")
 }
 
 
@@ -59,6 +59,7 @@ def run_hearing_export(request: Request, given: Collection[str]) -> None:
             delegate=request.delegate,
             etrecord=request.etrecord,
             calibration=request.calibration,
+            detector=request.vad,
         )
         result = export_hearing(options, display)
     seconds = time.monotonic() - started

@@ -19,6 +19,7 @@ class Request(Quantization):
     no_vision: bool
     vision_quant: str | None
     calibration_images: Path | None
+    vad: Path | None
     bits: float | None
     max_size: str | None
     max_context_len: int | None

@@ -16,7 +16,7 @@ from exporter.file.pte import TOKENIZER
 from exporter.hearing.calibration import read_calibration
 from exporter.hearing.ctranslate2 import WhisperTensors, log_mel_of, transcription_of
 from exporter.hearing.log_mel import LOG_MEL, LogMelSettings, read_log_mel, write_log_mel
-from exporter.hearing.methods import ENCODER, TEXT_DECODER
+from exporter.hearing.methods import ENCODER, SPEECH_DETECTOR, TEXT_DECODER
 from exporter.hearing.moonshine import open_moonshine
 from exporter.hearing.moonshine_streaming import open_moonshine_streaming
 from exporter.hearing.openai import as_directory, open_one_file
@@ -24,6 +24,7 @@ from exporter.hearing.parakeet import open_parakeet
 from exporter.hearing.quantize import quantize
 from exporter.hearing.scheme import hearing_scheme
 from exporter.hearing.source import HearingSource, loaded, model_facts, without_weights
+from exporter.hearing.speech import speech_detector
 from exporter.hearing.transcription import (
     TRANSCRIPTION,
     Transcription,
@@ -64,6 +65,7 @@ class HearingOptions:
         delegate: a name in delegates.DELEGATES.
         etrecord: file for the graphs that the profiler reads.
         calibration: a directory of recordings; None: made sound.
+        detector: weights of the net that tells where there is speech; None: the file has none.
     """
 
     directory: Path
@@ -72,6 +74,7 @@ class HearingOptions:
     delegate: str = _DELEGATE
     etrecord: Path | None = None
     calibration: Path | None = None
+    detector: Path | None = None
 
 
 def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> ModuleResult:
@@ -86,6 +89,9 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
 
 def _export(directory: Path, options: HearingOptions, listener: Listener) -> ModuleResult:
     scheme, source = hearing_scheme(options.scheme), _opened(directory, options.calibration)
+    detector = {}
+    if options.detector is not None:
+        detector[SPEECH_DETECTOR] = speech_detector(options.detector, source)
     tokenizer = compile_tokenizer(directory, directory, source.vocab_size, with_template=False)
     for note in tokenizer.notes:
         listener.note(note)
@@ -101,7 +107,7 @@ def _export(directory: Path, options: HearingOptions, listener: Listener) -> Mod
         if scheme.name != "none":
             listener.stage("quantize")
             source.quantize(model, scheme, listener)
-        return source.methods(model)
+        return {**source.methods(model), **detector}
 
     return export_made(
         module_options,

@@ -39,6 +39,10 @@ Status Transcriber::load_settings() {
   Result<std::unique_ptr<SoundReader>> reader = SoundReader::load(*program_);
   if (!reader.ok()) return reader.status();
   reader_ = std::move(*reader);
+  Result<std::unique_ptr<SpeechDetector>> detector =
+      SpeechDetector::load(*program_, reader_->rate());
+  if (!detector.ok()) return detector.status();
+  detector_ = std::move(*detector);
   if (tokenizer.empty() || settings.empty()) {
     return Status::error("it is not a model that hears: export one with python -m exporter");
   }
@@ -126,6 +130,20 @@ Status Transcriber::check(const TranscribeOptions& options) const {
   return settings_.language(options.language).status();
 }
 
+Result<Transcriber::Window> Transcriber::next_window(size_t begin,
+                                                     const std::function<bool()>& interrupted) {
+  const size_t frames = reader_->frames(), hop = reader_->hop(), most = reader_->most();
+  if (detector_ == nullptr) {
+    const size_t count = std::min(most, frames - begin);
+    return Window{begin, count, begin + count < frames};
+  }
+  const Result<SoundPart> part = detector_->next(begin * hop, most * hop, interrupted);
+  if (!part.ok()) return part.status();
+  const auto first = std::max(begin, static_cast<size_t>(part->begin / hop));
+  const auto end = std::min(frames, static_cast<size_t>((part->end + hop - 1) / hop));
+  return Window{first, end - std::min(end, first), part->goes_on};
+}
+
 Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptions& options,
                                            const TranscribeEvents& events) {
   Status status = streaming_ ? at_work() : check(options);
@@ -139,18 +157,22 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
   };
   status = reader_->begin(sound, interrupted);
   if (!status.ok()) return status;
-  const size_t frames = reader_->frames(), most = reader_->most(), spoken = reader_->spoken();
+  if (detector_ != nullptr) detector_->begin(sound);
+  const size_t most = reader_->most(), spoken = reader_->spoken();
   // Frames that words may be in: those of a sound that fits a window are rounded up.
-  const size_t heard = frames > most ? spoken : 1 + (sound.size() - 1) / reader_->hop();
+  const size_t heard = reader_->frames() > most ? spoken : 1 + (sound.size() - 1) / reader_->hop();
   Transcript transcript;
   transcript.language = settings_.english_alone() ? "en" : options.language;
   std::vector<float> numbers;
   const bool by_times = options.timestamps && writer_->ends_windows();
   const size_t step = writer_->step_frames();
   for (size_t begin = 0, used = 0; begin < spoken && !interrupted(); begin += used) {
-    const size_t count = std::min(most, frames - begin);
-    reader_->read(begin, count);
-    used = begin + count < frames && !by_times ? reader_->quietest_end() : count;
+    const Result<Window> window = next_window(begin, interrupted);
+    if (!window.ok()) return window.status();
+    if (window->count == 0) break;
+    begin = window->begin;
+    reader_->read(begin, window->count);
+    used = window->goes_on && !by_times ? reader_->quietest_end() : window->count;
     WindowText text{begin, used, {}, {}, true};
     TextScores scores;
     if (reader_->encode(used, options.timestamps, &numbers)) {
@@ -159,7 +181,7 @@ Result<Transcript> Transcriber::transcribe(const Pcm& pcm, const TranscribeOptio
     }
     if (!status.ok()) return status;
     if (options.words && !text.tokens.empty()) {
-      const size_t steps = std::max<size_t>(1, std::min(most, heard - begin) / step);
+      const size_t steps = std::max<size_t>(1, std::min(used, heard - begin) / step);
       text.times = writer_->token_times(text.tokens.size(), steps);
       text.spaced = options.translate || std::find(std::begin(kUnspaced), std::end(kUnspaced),
                                                    transcript.language) == std::end(kUnspaced);

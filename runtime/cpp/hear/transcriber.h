@@ -8,6 +8,7 @@
 
 #include "core/status.h"
 #include "hear/sound_reader.h"
+#include "hear/speech_detector.h"
 #include "hear/text_decoder.h"
 #include "hear/timestamps.h"
 #include "hear/transcription_settings.h"
@@ -64,8 +65,9 @@ class Transcriber {
   Status check(const TranscribeOptions& options) const;
 
   /// Writes a sound's text. A sound that is longer than a window is cut where it is quietest in the
-  /// last seconds of each or, with timestamps, where the last part of its text ended. Memory does
-  /// not grow with its length.
+  /// last seconds of each or, with timestamps, where the last part of its text ended. If the file
+  /// has a detector of speech, windows begin with speech and end in pauses. Memory does not grow
+  /// with its length.
   Result<Transcript> transcribe(const Pcm& pcm, const TranscribeOptions& options,
                                 const TranscribeEvents& events);
 
@@ -78,6 +80,13 @@ class Transcriber {
   Status load_decoder();
   /// Fails if the encoder does not read what the reader returns.
   Status check_sound(const TensorSpec& input) const;
+  /// Frames to transcribe.
+  struct Window {
+    size_t begin, count;
+    bool goes_on;  ///< the sound does, without a pause; it may then be cut
+  };
+  /// The next one at or behind a frame; of no frames if there is nothing more to hear.
+  Result<Window> next_window(size_t begin, const std::function<bool()>& interrupted);
   /// What was written of a window.
   struct WindowText {
     size_t begin, count;  ///< frames
@@ -96,6 +105,7 @@ class Transcriber {
   const std::unique_ptr<TensorProgram> program_;
   std::unique_ptr<TextDecoder> decoder_;  ///< null: there is none
   std::unique_ptr<SoundReader> reader_;
+  std::unique_ptr<SpeechDetector> detector_;  ///< null: there is none
   std::unique_ptr<Tokenizer> tokenizer_;
   TranscriptionSettings settings_;
   std::unique_ptr<Timestamps> timestamps_;
