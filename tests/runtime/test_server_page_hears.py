@@ -127,8 +127,10 @@ def test_the_microphone(page: Page, server: Server) -> None:
     sent = base64.b64decode(page.run("data"))
     rate = int.from_bytes(sent[24:28], "little")
     samples = np.frombuffer(sent[44:], "<i2").astype(float)[rate // 2 :][: rate // 2]
-    tones = np.abs(np.fft.rfft(samples))
-    assert 2 * tones.argmax() == TONE  # half a second: steps of 2 Hz
+    power = np.abs(np.fft.rfft(samples)) ** 2  # half a second: steps of 2 Hz
+    # A busy browser loses pieces of its fake microphone's sound, which widens the tone's line.
+    near = slice(TONE // 2 - 40, TONE // 2 + 40)
+    assert power[near].sum() > 0.5 * power[10:].sum()
     assert wave.open(io.BytesIO(sent)).getnchannels() == 1
     page.run(
         "navigator.mediaDevices.getUserMedia = () => Promise.reject("
