@@ -14,8 +14,7 @@ constexpr uint64_t kStep = 512, kContext = 64;  // samples of a row: its own, an
 // and pauses last at least.
 constexpr float kBegins = 0.5f, kEnds = 0.35f;
 constexpr uint64_t kLeastSpeech = kRate / 4, kLeastPause = kRate / 10;
-constexpr uint64_t kAround =
-    kRate * 2 / 5;  // of a pause, that is kept with speech: faster-whisper's
+constexpr uint64_t kAround = kRate * 2 / 5;  // of a pause, kept with speech: faster-whisper's
 
 void copy_to(const Tensor& tensor, std::vector<float>* numbers) {
   std::memcpy(numbers->data(), tensor.data.data(), numbers->size() * sizeof(float));
