@@ -1,6 +1,9 @@
 """What the first bytes of a file of weights tell. Importing this module is fast."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from exporter.errors import ExportError
 from exporter.json_object import LFS_POINTER, lfs_pointer
@@ -10,19 +13,30 @@ _VERSIONS = (2, 3)  # of GGUF
 _VERSION = slice(4, 8)
 
 
+@contextmanager
+def readable(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file of weights, to be read in the block.
+
+    Raises:
+        ExportError: the system refuses it, or what is done with it there.
+    """
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise ExportError(
+            f"{path} cannot be opened ({error.strerror}); check the path and its permissions."
+        ) from None
+
+
 def read_start(path: Path) -> bytes:
     """Returns the first bytes of a file.
 
     Raises:
         ExportError: it is missing, empty or only a pointer of Git LFS.
     """
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(LFS_POINTER))
-    except OSError as error:
-        raise ExportError(
-            f"{path} cannot be opened ({error.strerror}); check the path and its permissions."
-        ) from None
+    with readable(path) as file:
+        start = file.read(len(LFS_POINTER))
     if not start:
         raise ExportError(f"{path} is empty (0 bytes); download it again.")
     if start == LFS_POINTER:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from exporter.catalogue.file_start import read_start
+from exporter.catalogue.file_start import read_start, readable
 
 _MOST_SIZES = 64  # of a tensor of PyTorch's
 _MOST_NUMBERS = 2**60
@@ -34,13 +34,14 @@ class StoredTensor:
 class MappedFile:
     """
     Raises:
-        ExportError: on opening, if the file is missing, empty or only a pointer of Git LFS.
+        ExportError: on opening, if the file is missing, empty, only a pointer of Git LFS, or
+            cannot be mapped.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         read_start(path)
-        with path.open("rb") as file:
+        with readable(path) as file:
             # A private mapping: a writable buffer for torch, and the file is never written.
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
