@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from executorch.exir._serialize._program import deserialize_pte_binary
+from support.damaged_weights import damage_weight
 from support.families.gpt_oss import GPT_OSS
 from support.family_models import Case, reference_model
 from support.first_layers import export_recorded, first_layers
@@ -110,16 +110,7 @@ def test_weights_are_those_that_the_line_uses(healthy: Outcome) -> None:
 def test_a_damaged_weight_in_the_file_names_line_and_layer(
     cpu_pte: Path, two_layers: Path, tmp_path: Path
 ) -> None:
-    damaged = tmp_path / "damaged.pte"
-    data = bytearray(cpu_pte.read_bytes())
-    named = deserialize_pte_binary(bytes(data)).named_data
-    assert named is not None
-    entry = named.pte_data["cpu/model.layers.1.self_attn.o_proj"]
-    weight = bytes(named.buffers[entry.buffer_index])
-    at = data.find(weight)
-    for offset in range(at + len(weight) // 2, at + len(weight)):
-        data[offset] ^= 0x35
-    damaged.write_bytes(data)
+    damaged = damage_weight(cpu_pte, "model.layers.1.self_attn.o_proj", tmp_path / "damaged.pte")
     outcome = compare(ask(damaged, two_layers, etrecord=cpu_pte.with_suffix(".etrecord")))
     assert outcome.wrong is not None and outcome.wrong.layer == 1
     assert outcome.wrong.sink.lines[0].location == ATTENTION_RESIDUAL

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from executorch.exir._serialize._program import deserialize_pte_binary
+from support.damaged_weights import damage_weight
 from support.encoder_models import export_embedder, save_bert
 from support.model_lines import code_at
 
@@ -48,16 +48,7 @@ def test_every_line_of_an_encoder_is_compared(healthy: Outcome) -> None:
 
 
 def test_a_damaged_weight_names_the_layer_of_an_encoder(embedder: Path, tmp_path: Path) -> None:
-    data = bytearray(embedder.read_bytes())
-    named = deserialize_pte_binary(bytes(data)).named_data
-    assert named is not None
-    entry = named.pte_data["cpu/model.layers.1.self_attn.o_proj"]
-    weight = bytes(named.buffers[entry.buffer_index])
-    at = data.find(weight)
-    for offset in range(at + len(weight) // 2, at + len(weight)):
-        data[offset] ^= 0x35
-    damaged = tmp_path / "damaged.pte"
-    damaged.write_bytes(data)
+    damaged = damage_weight(embedder, "model.layers.1.self_attn.o_proj", tmp_path / "damaged.pte")
     outcome = compare(ask(damaged, embedder.parent, embedder.with_suffix(".etrecord")))
     assert outcome.wrong is not None and outcome.wrong.layer == 1
     assert outcome.cosines["program_beside_quantized"] < 0.9999
