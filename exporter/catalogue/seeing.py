@@ -9,7 +9,7 @@ from exporter.json_object import read_object
 # The module of exporter.models that computes what sees, by the config's model_type.
 SEEING = {
     **{"smolvlm": "siglip", "idefics3": "siglip", "lfm2_vl": "siglip2"},
-    "gemma3": "gemma_sight",
+    **{"gemma3": "gemma_sight", "gemma4": "gemma4_sight"},
     **{"qwen3_5": "qwen_sight", "qwen3_vl": "qwen_sight"},
 }
 
