@@ -69,6 +69,11 @@ class Plan:
         return self.options.parts or self.sight is not None
 
     @property
+    def reads_pictures(self) -> bool:
+        """Whether the file says how pictures are read, for our own runner."""
+        return self.sight is not None and self.options.delegate == "cpu"
+
+    @property
     def row_size(self) -> int:
         """Numbers of a row that the second part reads."""
         own = token_row_size(self.checkpoint.config)
