@@ -32,7 +32,7 @@ def check_model_directory(directory: Path) -> None:
 
 
 def check_model_file(path: Path) -> None:
-    """Checks that a file, by its name and its first bytes, can be a checkpoint.
+    """Checks that a file, by its name and its header, is a checkpoint; not what it holds.
 
     Raises:
         ExportError: it cannot.
@@ -43,6 +43,9 @@ def check_model_file(path: Path) -> None:
             "weights."
         )
     check_gguf_start(path)
+    from exporter.catalogue.gguf_file import GgufFile  # here: a tenth of a second to import
+
+    GgufFile(path)
 
 
 def named_weights(directory: Path) -> str | None:
