@@ -50,6 +50,7 @@ bool fused_and_in_single_steps() {
       if ((variant->required & ~kernels::cpu_features()) != 0) continue;
       for (const int32_t threads : {1, 2, 3, 7}) {
         for (const GeneralModel* model : {&fused, &plain}) {
+          if (!test::is_chosen()) continue;
           LoadedModel loaded(*model, *variant, threads, type);
           if (!expect(same_bits(run_calls(&loaded, kLengths), expected), variant->name)) {
             return false;
