@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -104,6 +105,21 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter . --out x.pte", ". has no config.json"),
         ("exporter llama3 --explain --checkpoint .", ". has no config.json"),
         ("exporter --checkpoint /dev/null --out x.pte", "/dev/null is a file; give a .gguf file"),
+        ("exporter pipe --out x.pte", "pipe is a file; give a .gguf file"),
+        ("exporter pipe.gguf --out x.pte", "pipe.gguf is a pipe or a device; name a file"),
+        ("exporter llama3 --out x.pte --calibration pipe", "The calibration text pipe is a pipe"),
+        (
+            "exporter llama3 --out x.pte --calibration /dev/null",
+            "The calibration text /dev/null is",
+        ),
+        (
+            "exporter https://hf.co/a/b/tree/main --out x.pte",
+            "https://hf.co/a/b/tree/main is an ad",
+        ),
+        (
+            "exporter --checkpoint huggingface.co/a/b --out x.pte",
+            "huggingface.co/a/b is an address",
+        ),
         ("exporter llama3 --out x.pte --adapter no/such/x", "There is no directory no/such/x"),
         ("exporter llama3 --out x.pte --adapter a=.", ". has no adapter_config.json"),
         ("exporter llama3 --out x.pte --adapter a=b --adapter a=b", "--adapter a= is repeated"),
@@ -129,6 +145,8 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
     ],
 )
 def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
+    for pipe in ("pipe", "pipe.gguf"):
+        os.mkfifo(tmp_path / pipe)
     output, errors = run(tmp_path, command)
     assert output == "code 2\nimported\n"
     assert f"Error: {sentence}" in errors
@@ -149,6 +167,17 @@ def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
         ("runtime run x.gguf -p x", b"<html>", "x.gguf is not a GGUF file"),
         ("runtime run . -p x", b"", ". has no config.json"),
         ("runtime run x.gguf --quant rtn4", b"\0\0\0\0ET12", "--quant has no effect on a .pte"),
+        ("exporter x.gguf --out x.pte", b"\0\0\0\0ET12", "x.gguf is an exported program, not a"),
+        (
+            "exporter llama3 --out x.pte --calibration x.gguf",
+            b" \n",
+            "The calibration text x.gguf i",
+        ),
+        (
+            "exporter llama3 --out x.pte --tokenizer x.gguf",
+            b"\xff\xfe",
+            "x.gguf is not a known kind",
+        ),
         ("runtime serve no.gguf", b"", "no.gguf does not exist"),
         ("runtime serve x.gguf --max-memory x", b"", "--max-memory 'x' is not a valid size"),
     ],

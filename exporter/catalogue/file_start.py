@@ -20,8 +20,11 @@ def readable(path: Path) -> Iterator[BinaryIO]:
     """Opens a file of weights, to be read in the block.
 
     Raises:
-        ExportError: the system refuses it, or what is done with it there.
+        ExportError: it is a pipe or a device, or the system refuses it, or what is done with it
+            there.
     """
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise ExportError(f"{path} is a pipe or a device; name a file.")
     try:
         with path.open("rb") as file:
             yield file

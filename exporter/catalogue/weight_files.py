@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from exporter.catalogue.adapters import ADAPTER_CONFIG
-from exporter.catalogue.file_start import check_gguf_start
+from exporter.catalogue.file_start import check_gguf_start, is_program
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
@@ -37,6 +37,11 @@ def check_model_file(path: Path) -> None:
     Raises:
         ExportError: it cannot.
     """
+    if is_program(str(path)):
+        raise ExportError(
+            f"{path} is an exported program, not a checkpoint: run it, or export its checkpoint "
+            "again."
+        )
     if path.suffix != ".gguf":
         raise ExportError(
             f"{path} is a file; give a .gguf file, or the directory that holds config.json and the "

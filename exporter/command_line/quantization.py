@@ -55,8 +55,10 @@ class Quantization:
                 f"--calibration-tokens {self.calibration_tokens} has no effect with {self.scheme}, "
                 "which does not calibrate; leave it out, or take gptq4."
             )
-        if self.calibration is not None:
-            read_text_file(self.calibration)
+        if self.calibration is not None and not read_text_file(self.calibration)[0].strip():
+            raise QuantError(
+                f"The calibration text {self.calibration} is empty: give a longer text."
+            )
         if self.max_memory is not None:
             check_max_memory(parse_size(self.max_memory, "--max-memory"))
         if self.imatrix is not None:
