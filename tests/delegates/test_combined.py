@@ -133,7 +133,7 @@ def test_events_keep_their_lines_with_each_of_several() -> None:
         assert set(handles) <= inside
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_a_program_that_core_ml_cannot_keep_together(tmp_path: Path, cpp_build: Path) -> None:
     report = require_agreement("coreml,cpu", bent_model(shifted_acosh), tmp_path)
     took = parts(report)
@@ -336,7 +336,7 @@ def test_a_model_with_windows_and_shared_keys(
     assert result.agreement.error <= result.agreement.tolerance
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_the_caches_are_those_of_the_delegate_that_takes_the_program(gemma4: Path) -> None:
     """The preferred one, which keeps the whole context, refuses it."""
     options = ExportOptions(

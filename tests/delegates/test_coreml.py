@@ -328,6 +328,7 @@ class Acosh(CausalLM):
         return super().head(hidden).acosh()
 
 
+@pytest.mark.soak
 def test_an_operator_that_core_ml_does_not_have() -> None:
     model = Acosh(SMALL).requires_grad_(False)
     sentence = refusal(capture(model, CONTEXT, 16))

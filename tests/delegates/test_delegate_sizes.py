@@ -32,16 +32,14 @@ CASES = [
     ("vulkan", Scheme("rtn4", 32, 4), "untied"),
     ("tosa", Scheme("none"), "tied"),
 ]
-CHECKED = {"xnnpack", "coreml"}
 
 
 def mark_of(delegate: str, scheme: Scheme, ends: str) -> Any:
     """Which of the longer runs has the case."""
     if (delegate, scheme.name) == ("cpu", "rtn4"):
         return ()
-    first = next(case for case in CASES if case[0] == delegate)
-    is_first = first == (delegate, scheme, ends)
-    return pytest.mark.check if is_first and delegate in CHECKED else pytest.mark.soak
+    first = next(case for case in CASES if case[0] == "xnnpack")
+    return pytest.mark.check if first == (delegate, scheme, ends) else pytest.mark.soak
 
 
 def sizes(

@@ -96,7 +96,7 @@ def test_decoders(seed: int) -> None:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("names", ["cpu,xnnpack", "xnnpack"])
+@pytest.mark.parametrize("names", [*soaked(["cpu,xnnpack"]), "xnnpack"])
 def test_a_module_without_executorchs_first_trace(
     names: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

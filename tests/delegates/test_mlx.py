@@ -98,6 +98,7 @@ def test_8_bit_layers_and_biases(tmp_path: Path) -> None:
     require_agreement(mlx(quantized_model(random_model(config), PLAIN_RTN8), tmp_path))
 
 
+@pytest.mark.soak
 def test_windows(tmp_path: Path) -> None:
     """Of several positions, of one, and none."""
     (layer,) = SMALL.layers

@@ -10,7 +10,7 @@ from support.core_ml_program import read_core_ml
 from support.exported import feed
 from support.family_models import LENGTH, case_of, our_model, reference_model, tokens_of
 from support.small_models import float_twin, round_rope
-from support.tiers import checked_rows, soaked_rows
+from support.tiers import soaked_rows
 from torch import Tensor
 
 from delegates import coreml, xnnpack
@@ -41,7 +41,7 @@ def test_states_follow_calls_and_a_new_text_begins_without(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("model_type", "label"),
-    [*checked_rows([("lfm2", "biases")]), *soaked_rows([("lfm2_moe", "biased")])],
+    soaked_rows([("lfm2", "biases"), ("lfm2_moe", "biased")]),
 )
 @torch.no_grad()
 def test_core_ml_takes_them_in_one_call(tmp_path: Path, model_type: str, label: str) -> None:

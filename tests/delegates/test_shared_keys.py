@@ -123,7 +123,7 @@ def test_integers_agree_within_rounding(tmp_path: Path, cpp_build: Path) -> None
     assert agreement.error <= agreement.tolerance
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_shared_keys_in_int8_agree_too(tmp_path: Path, cpp_build: Path) -> None:
     spec = decoder_spec({**FIELDS, "head_dim": 32, "global_head_dim": 64}).for_context(CONTEXT)
     assert cached_bytes(empty_model(spec), Scheme("rtn4"), cpu.LIMITS) == 1
@@ -137,7 +137,7 @@ def test_shared_keys_in_int8_agree_too(tmp_path: Path, cpp_build: Path) -> None:
     assert agreement.error <= agreement.tolerance
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_xnnpack_reads_the_other_layers_cache(
     wanted: Tensor, tmp_path: Path, cpp_build: Path
 ) -> None:

@@ -48,7 +48,7 @@ def test_a_decoder_block(tmp_path: Path) -> None:
     assert agrees(random_model(config), tmp_path / "block.pte")
 
 
-@pytest.mark.check
+@pytest.mark.soak
 @with_tools
 def test_a_small_complete_model(tmp_path: Path) -> None:
     config = varied(SMALL, num_hidden_layers=1, num_key_value_heads=4, tie_word_embeddings=False)

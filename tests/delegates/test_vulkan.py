@@ -43,7 +43,7 @@ def operators(graph: VkGraph) -> Counter[str]:
     return Counter(call.name for call in graph.chain)
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_a_quantized_model(tmp_path: Path) -> None:
     model = quantized_model(random_model(CONFIG), Scheme("rtn4"))
     graph = vulkan_graph(model, tmp_path / "model.pte")

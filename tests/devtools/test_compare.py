@@ -173,7 +173,7 @@ def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, xnnpack_pte: Path
         assert (layer, "add") in by_module
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_experts_are_those_that_the_program_chooses(
     cpp_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,7 +26,7 @@ def computing(program: CoreMLProgram) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_every_operator_has_a_line(tmp_path: Path) -> None:
     lowered = lower(capture(random_model(SMALL), 40, 16), {}, {}, with_etrecord=True)
     write_pair(lowered, tmp_path)

@@ -100,7 +100,7 @@ def check_model(model: str, fused_pte: Path, build: Path, directory: Path) -> No
         check_against_oracle(list(call.events), whole, oracle_events(run, oracle))
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_one_layer(one_layer_checkpoint: Path, cpp_build: Path, tmp_path: Path) -> None:
     model = str(one_layer_checkpoint)
     check_model(model, export_rtn4(model, tmp_path / "fused.pte"), cpp_build, tmp_path)

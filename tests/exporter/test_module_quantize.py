@@ -70,7 +70,7 @@ def test_int4_linears_by_gptq(tmp_path: Path, cpp_build: Path) -> None:
     assert isinstance(module, torch.nn.Module)
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_rounding_moves_no_channel_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs that are never negative make what a weight loses the same everywhere: here eight of
     nine numbers, each less than half a step."""

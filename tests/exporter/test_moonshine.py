@@ -21,7 +21,6 @@ from runtime import Transcriber
 
 pytest.importorskip("transformers")
 from support import moonshine_models as models  # noqa: E402  (needs transformers)
-from support.tiers import soaked
 
 pytestmark = pytest.mark.check
 
@@ -134,7 +133,8 @@ def test_what_is_refused(exported: tuple[Path, Any], cpp_build: Path, tmp_path: 
         path.write_text(before)
 
 
-@pytest.mark.parametrize("name", ["rtn8", *soaked(["gptq4"])])
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["rtn8", "gptq4"])
 def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
     """The file computes what the model of integers does, in one call a method, and is smaller."""
     model = models.write_moonshine(tmp_path, hidden_size=128, intermediate_size=256)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.exported import export_for_tests
+from support.tiers import soaked
 
 from exporter.errors import ExportError
 from exporter.file.agreement import Reference, compare, require_agreement
@@ -18,7 +19,9 @@ from quant.scheme import Scheme
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("scheme", [Scheme("gptq4", head_bits=4), Scheme("rtn8")], ids=str)
+@pytest.mark.parametrize(
+    "scheme", [Scheme("gptq4", head_bits=4), *soaked([Scheme("rtn8")])], ids=str
+)
 def test_zero_rows_and_outliers_export(
     one_layer_checkpoint: Path, calibration_text: Path, tmp_path: Path, scheme: Scheme
 ) -> None:

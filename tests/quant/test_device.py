@@ -169,7 +169,7 @@ def remove_last(cache: Cache, names: set[str]) -> None:
             path.unlink()
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_processes_share_work_on_devices_of_their_own(tmp_path: Path) -> None:
     """And gradients are computed there, for which a process of its own is needed."""
     program = ROOT / "tests" / "support" / "second_device_processes.py"

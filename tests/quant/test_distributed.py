@@ -54,7 +54,7 @@ def test_four_are_bit_identical_to_one(
     assert entries(tmp_path) == alone
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_one_that_dies_stops_the_others_and_the_run_resumes(
     starter: Starter, alone: dict[str, bytes], tmp_path: Path
 ) -> None:

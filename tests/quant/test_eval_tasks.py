@@ -150,7 +150,7 @@ def test_a_limit_and_shots_are_the_harness_own(
         pytest.param(
             ("--tasks", "no_such_task"),
             "task 'no_such_task' is not known to lm_eval ",
-            marks=pytest.mark.check,
+            marks=pytest.mark.soak,
         ),
         pytest.param(
             ("--tasks", "story_lost"),

@@ -185,7 +185,7 @@ def measured(checkpoint: Path, spill: Path | None) -> tuple[int, int, int]:
     return before, estimated, peak
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_spilled_it_stays_below_the_estimate(mid_checkpoint: Path, tmp_path: Path) -> None:
     before, estimated, peak = measured(mid_checkpoint, tmp_path)
     assert peak <= estimated

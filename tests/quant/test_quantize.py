@@ -359,7 +359,7 @@ def test_int8_is_nearly_float(stories: Stories) -> None:
     assert stories.quality(Scheme("rtn8")).kl < 0.002
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_a_head_of_4_bits_costs_more_than_one_of_8(stories: Stories) -> None:
     four, eight = (stories.quality(Scheme("gptq4", 32, bits)).kl for bits in (4, 8))
     assert eight < four < 2 * eight

@@ -83,10 +83,10 @@ def host(cpp_build: Path) -> Run:
 @pytest.fixture(scope="session")
 def arm(aarch64_build: Path) -> Run:
     """Runs a test program of Arm's build, with some of its shapes, on a CPU that has everything."""
-    return runs_in(aarch64_build, QEMU, "-cpu", "max", one_of=4)
+    return runs_in(aarch64_build, QEMU, "-cpu", "max", one_of=8)
 
 
-@pytest.fixture(scope="session", params=["some", *checked(["host", "arm"])])
+@pytest.fixture(scope="session", params=["some", *checked(["arm"]), *soaked(["host"])])
 def run(request: pytest.FixtureRequest) -> Run:
     return request.getfixturevalue(request.param)
 

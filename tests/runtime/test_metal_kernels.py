@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.tiers import checked_rows
+from support.tiers import soaked_rows
 
 CPP = Path(__file__).resolve().parents[2] / "runtime" / "cpp"
 METAL = CPP / "delegate" / "metal"
@@ -32,7 +32,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     ("program", "cases"),
-    [*QUICK.items(), *checked_rows((name, "") for name, cases in QUICK.items() if cases)],
+    [*QUICK.items(), *soaked_rows((name, "") for name, cases in QUICK.items() if cases)],
 )
 def test_program(cpp_build: Path, program: str, cases: str) -> None:
     """All of its cases, or those that are named."""

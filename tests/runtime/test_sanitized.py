@@ -32,7 +32,7 @@ DELEGATE = [
     f"delegate_{name}_test"
     for name in ("team", "executor", "ops", "encoder", "segments", "session", "state")
 ]
-THREADED = DELEGATE[:2]  # the others' threads are the team's too
+TEAM = DELEGATE[0]  # whose threads are all that the others have
 TESTS = PROGRAMS + DELEGATE + [f"kernel_{name}_test" for name in KERNELS]
 PATIENCE = 1200  # seconds, for what hangs: sanitizers are slow
 OTHERS = ["runner", "engine_test", "constraint_cli", "delegate_damage_test"]
@@ -41,11 +41,6 @@ OTHERS = ["runner", "engine_test", "constraint_cli", "delegate_damage_test"]
 @pytest.fixture(scope="module")
 def sanitized() -> Path:
     return build("asan", (*TESTS, *OTHERS)).directory
-
-
-@pytest.fixture(scope="module")
-def thread_sanitized() -> Path:
-    return build("tsan", (*THREADED, "engine_test")).directory
 
 
 def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -94,16 +89,16 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path, seed: int) -> N
         assert chat("Hello\n") == 2
 
 
-@pytest.mark.parametrize("program", [*THREADED, *soaked(DELEGATE[2:])])
-def test_threads(thread_sanitized: Path, program: str) -> None:
-    build("tsan", (program,))
-    assert run(thread_sanitized / program).returncode == 0
+@pytest.mark.parametrize("program", [TEAM, *soaked(DELEGATE[1:])])
+def test_threads(program: str) -> None:
+    assert run(build("tsan", (program,)).directory / program).returncode == 0
 
 
-def test_an_engine(sanitized: Path, thread_sanitized: Path, stories_cpu_pte: Path) -> None:
+@pytest.mark.parametrize("preset", ["asan", *soaked(["tsan"])])
+def test_an_engine(preset: str, stories_cpu_pte: Path) -> None:
     """Requests come from several threads while another one steps."""
-    for directory in (sanitized, thread_sanitized):
-        assert run(directory / "engine_test", stories_cpu_pte).returncode == 0
+    program = build(preset, ("engine_test",)).directory / "engine_test"
+    assert run(program, stories_cpu_pte).returncode == 0
 
 
 def test_damaged_constraints(sanitized: Path) -> None:

@@ -141,6 +141,7 @@ def test_the_microphone(page: Page, server: Server) -> None:
     assert not page.complaints, page.complaints
 
 
+@pytest.mark.soak
 def test_the_microphone_while_it_records(
     page: Page, streaming_model: Path, cpp_build: Path
 ) -> None:

@@ -113,7 +113,7 @@ DATA = FamilyData(
         "vocab_size_per_layer_input": [199, 230],
     },
     rotary=drawn_tables,
-    checked=["shared", "keys-are-values"],
+    checked=["shared"],
     gguf={
         "shared": GgufForm(
             "gemma4",

@@ -50,6 +50,7 @@ bool fused_and_in_single_steps() {
       if ((variant->required & ~kernels::cpu_features()) != 0) continue;
       for (const int32_t threads : {1, 2, 3, 7}) {
         for (const GeneralModel* model : {&fused, &plain}) {
+          if (!test::is_chosen()) continue;
           LoadedModel loaded(*model, *variant, threads, type);
           if (!expect(same_bits(run_calls(&loaded, kLengths), expected), variant->name)) {
             return false;
@@ -133,6 +134,7 @@ const test::Damage kDamages[] = {
        first<cpu::LinearOp>(p).gated = true;
      },
      "wants a weight of 160 rows"},
+    {[](cpu::Program* p) { first<cpu::EmbeddingOp>(p).rotated = 16; }, "rotates 36 columns in"},
     {[](cpu::Program* p) { first<cpu::LinearOp>(p).rotated = 48; }, "columns in blocks of 48"},
     {[](cpu::Program* p) { first<cpu::LinearOp>(p).rotated = 16; }, "rotates 36 columns in blocks"},
     {[](cpu::Program* p) { first<cpu::SelectLastOp>(p).output = 0; }, "reads and writes slot 0"},

@@ -144,6 +144,7 @@ bool check_model(const test::ProgramBuilder& model, const std::vector<int32_t>& 
     if ((variant->required & ~kernels::cpu_features()) != 0) continue;
     for (const int32_t count : threads) {
       for (const Parts& parts : kCalls) {
+        if (!test::is_chosen()) continue;
         LoadedModel loaded(model, *variant, count);
         if (!check_call(&loaded, parts)) {
           std::fprintf(stderr, "kernels %s, %d threads, call %zu\n", variant->name,

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
+#include <new>
 #include <vector>
 
 #include "kernels/layout/pack.h"
@@ -13,9 +13,8 @@ namespace thimble::test {
 class AlignedBuffer {
  public:
   explicit AlignedBuffer(size_t size)
-      : data_(static_cast<uint8_t*>(std::aligned_alloc(64, kernels::round_up(size + 1, 64)))),
-        size_(size) {}
-  ~AlignedBuffer() { std::free(data_); }
+      : data_(static_cast<uint8_t*>(::operator new(size, kAlignment))), size_(size) {}
+  ~AlignedBuffer() { ::operator delete(data_, kAlignment); }
   AlignedBuffer(const AlignedBuffer&) = delete;
   AlignedBuffer& operator=(const AlignedBuffer&) = delete;
 
@@ -24,6 +23,8 @@ class AlignedBuffer {
   size_t size() const { return size_; }
 
  private:
+  static constexpr std::align_val_t kAlignment{64};
+
   uint8_t* data_;
   size_t size_;
 };
