@@ -4,6 +4,7 @@ layer's own from the blank token, with the tokens of transformers."""
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from exporter.seeing.picture_blob import PICTURE, write_picture
 from exporter.seeing.picture_settings import read_picture_settings
 from exporter.seeing.towers import fitted
 from quant.scheme import Scheme
-from runtime import Chat, Engine, Program, Runner, ask
+from runtime import Chat, Engine, Program, Runner, RunnerError, ask
 from runtime.pictures import picture_tiles
 
 transformers = pytest.importorskip("transformers")
@@ -183,6 +184,19 @@ def test_numbers_of_patches_are_those_of_transformers(
         ]
         right = in_squares(torch.cat(beside, 2), models.SQUARE).numpy()
         np.testing.assert_allclose(numbers[0, :, pixels:], right, atol=1e-5)
+
+
+def test_damaged_settings_are_refused(cpp_build: Path, tmp_path: Path) -> None:
+    """Places of fewer patches than a picture may have, and tiles, which would have none."""
+    models.write_processor(tmp_path)
+    own = gemma4_sight.FAMILY.spec(models.config().to_dict())
+    settings = read_picture_settings(tmp_path)
+    assert settings.patches is not None
+    tiled = replace(settings, patches=replace(settings.patches, grids=((2, 1),)))
+    fewer = replace(own, trained=fitted(own, settings).trained - 1)
+    for damaged in (write_picture(settings, fewer), write_picture(tiled, fitted(own, tiled))):
+        with pytest.raises(RunnerError, match="pictures are damaged .its patches"):
+            picture_tiles(damaged, picture(9, 9))
 
 
 @pytest.mark.check
