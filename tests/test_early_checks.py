@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from delegates import DELEGATES
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("devtools", "exporter", "quant", "runtime")
 LARGE = ("torch", "executorch", "torchao", "transformers", "pandas", "starlette")
+
+GGUF = b"GGUF\3\0\0\0"
 
 # Runs a command in this process, then says its exit code and what it imported.
 RUN = f"""
@@ -75,6 +78,10 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter llama3 --out x.pte --device tpu", "--device 'tpu' is not supported"),
         ("exporter llama3 --out x.pte --max-size x", "--max-size 'x' is not a valid size"),
         ("exporter llama3 --out x.pte --max-memory x", "--max-memory 'x' is not a valid size"),
+        ("exporter llama3 --out x.pte --max-memory 300MB", "--max-memory is 300.0 MB, but PyTorch"),
+        ("exporter llama3 --out x.GGUF", "--out x.GGUF has the ending of another kind of file"),
+        ("exporter llama3 --out x.etrecord", "--out x.etrecord has the ending of another kind"),
+        ("exporter llama3 --out x.pte --etrecord y.pte", "--etrecord y.pte has the ending of anot"),
         ("exporter llama3 --out x.pte --calibration no.txt", "The calibration text no.txt cannot"),
         ("exporter llama3 --out x.pte --etrecord x.pte", "x.pte is both --out and --etrecord"),
         ("exporter llama3 --out x.pte --bits -1", "--bits -1 is not a valid budget"),
@@ -98,6 +105,21 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter . --out x.pte", ". has no config.json"),
         ("exporter llama3 --explain --checkpoint .", ". has no config.json"),
         ("exporter --checkpoint /dev/null --out x.pte", "/dev/null is a file; give a .gguf file"),
+        ("exporter pipe --out x.pte", "pipe is a file; give a .gguf file"),
+        ("exporter pipe.gguf --out x.pte", "pipe.gguf is a pipe or a device; name a file"),
+        ("exporter llama3 --out x.pte --calibration pipe", "The calibration text pipe is a pipe"),
+        (
+            "exporter llama3 --out x.pte --calibration /dev/null",
+            "The calibration text /dev/null is",
+        ),
+        (
+            "exporter https://hf.co/a/b/tree/main --out x.pte",
+            "https://hf.co/a/b/tree/main is an ad",
+        ),
+        (
+            "exporter --checkpoint huggingface.co/a/b --out x.pte",
+            "huggingface.co/a/b is an address",
+        ),
         ("exporter llama3 --out x.pte --adapter no/such/x", "There is no directory no/such/x"),
         ("exporter llama3 --out x.pte --adapter a=.", ". has no adapter_config.json"),
         ("exporter llama3 --out x.pte --adapter a=b --adapter a=b", "--adapter a= is repeated"),
@@ -123,6 +145,8 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
     ],
 )
 def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
+    for pipe in ("pipe", "pipe.gguf"):
+        os.mkfifo(tmp_path / pipe)
     output, errors = run(tmp_path, command)
     assert output == "code 2\nimported\n"
     assert f"Error: {sentence}" in errors
@@ -134,9 +158,26 @@ def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
     [
         ("exporter x.gguf --out x.pte", b"", "x.gguf is empty (0 bytes)"),
         ("exporter x.gguf --out x.pte", b"GGUF\t\0\0\0", "x.gguf has GGUF version 9"),
+        ("exporter x.gguf --out x.pte", GGUF + b"\xff" * 16, "x.gguf is cut short or damaged"),
+        ("exporter llama3 --checkpoint x.gguf --explain", GGUF, "x.gguf is cut short or damaged"),
+        ("exporter llama3 --quant rtn4 --imatrix x.gguf --out x.pte", GGUF, "x.gguf is cut short"),
+        ("quant run llama3 --quant rtn4 --imatrix x.gguf", b"\0" * 9, "x.gguf is no importance m"),
+        ("runtime run x.gguf -p x", GGUF + b"\1" * 40, "x.gguf is cut short or damaged"),
         ("exporter llama3 --checkpoint x.gguf --explain", b"<ht", "x.gguf is not a GGUF file"),
         ("runtime run x.gguf -p x", b"<html>", "x.gguf is not a GGUF file"),
         ("runtime run . -p x", b"", ". has no config.json"),
+        ("runtime run x.gguf --quant rtn4", b"\0\0\0\0ET12", "--quant has no effect on a .pte"),
+        ("exporter x.gguf --out x.pte", b"\0\0\0\0ET12", "x.gguf is an exported program, not a"),
+        (
+            "exporter llama3 --out x.pte --calibration x.gguf",
+            b" \n",
+            "The calibration text x.gguf i",
+        ),
+        (
+            "exporter llama3 --out x.pte --tokenizer x.gguf",
+            b"\xff\xfe",
+            "x.gguf is not a known kind",
+        ),
         ("runtime serve no.gguf", b"", "no.gguf does not exist"),
         ("runtime serve x.gguf --max-memory x", b"", "--max-memory 'x' is not a valid size"),
     ],
@@ -145,8 +186,7 @@ def test_wrong_files(tmp_path: Path, command: str, content: bytes, sentence: str
     (tmp_path / "x.gguf").write_bytes(content)
     output, errors = run(tmp_path, command)
     assert output == "code 2\nimported\n"
-    program = "runtime" if command.startswith("runtime") else "Error"
-    assert errors.startswith(f"{program}: {sentence}") and errors.count("\n") == 1
+    assert errors.partition(": ")[2].startswith(sentence) and errors.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", ["runtime serve", "runtime build -x", "devtools no"])

@@ -1,5 +1,6 @@
 """What the first bytes of a file of weights tell. Importing this module is fast."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from exporter.errors import ExportError
 from exporter.json_object import LFS_POINTER, lfs_pointer
 
 GGUF_MAGIC = b"GGUF"
+_PROGRAM_MAGIC = b"ET"  # behind 4 bytes, with a version behind it
 _VERSIONS = (2, 3)  # of GGUF
 _VERSION = slice(4, 8)
 
@@ -18,8 +20,11 @@ def readable(path: Path) -> Iterator[BinaryIO]:
     """Opens a file of weights, to be read in the block.
 
     Raises:
-        ExportError: the system refuses it, or what is done with it there.
+        ExportError: it is a pipe or a device, or the system refuses it, or what is done with it
+            there.
     """
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise ExportError(f"{path} is a pipe or a device; name a file.")
     try:
         with path.open("rb") as file:
             yield file
@@ -42,6 +47,19 @@ def read_start(path: Path) -> bytes:
     if start == LFS_POINTER:
         raise ExportError(lfs_pointer(path))
     return start
+
+
+def is_program(path: str) -> bool:
+    """Whether a path is that of a `.pte`, which any other name may have that begins as one."""
+    if path.endswith(".pte"):
+        return True
+    if not os.path.isfile(path):  # a pipe would be waited for
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(6)[4:] == _PROGRAM_MAGIC
+    except OSError:  # of which the checks of a checkpoint tell
+        return False
 
 
 def check_gguf_start(path: Path) -> None:

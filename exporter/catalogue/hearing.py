@@ -40,6 +40,8 @@ def is_ctranslate2(directory: Path) -> bool:
 
 def is_ggml_file(path: Path) -> bool:
     """Whether a file is a Whisper of whisper.cpp's."""
+    if not path.is_file():  # a pipe would be waited for
+        return False
     try:
         with path.open("rb") as file:
             return file.read(len(_GGML_BEGIN)) == _GGML_BEGIN

@@ -46,6 +46,7 @@ def check_model(name: str) -> None:
     """
     if preset_name(name) is not None or _is_source(name):
         return
+    _check_address(name)
     if os.sep in name or _is_file_name(name):
         raise ExportError(
             f"{missing(name)} {name!r}; name a directory, a GGUF file, a hub id such as "
@@ -67,10 +68,19 @@ def check_checkpoint(source: str | Path) -> None:
         ExportError: it is neither.
     """
     if not _is_source(source):
+        _check_address(str(source))
         raise ExportError(
             f"{missing(source)} {source}; a checkpoint is a directory, a GGUF file or a hub id "
             "such as meta-llama/Llama-3.2-1B."
         )
+
+
+def _check_address(name: str) -> None:
+    """Raises ExportError if a name is the address of a model's page on the hub, with its id."""
+    page = re.match(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([^?#]+)", name)
+    hub_id = "" if page is None else "/".join(page[1].split("/")[:2])
+    if is_hub_id(hub_id):
+        raise ExportError(f"{name} is an address; give the hub id, which is {hub_id}.")
 
 
 def missing(path: str | Path) -> str:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from exporter.catalogue.adapters import ADAPTER_CONFIG
-from exporter.catalogue.file_start import check_gguf_start
+from exporter.catalogue.file_start import check_gguf_start, is_program
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
@@ -32,17 +32,25 @@ def check_model_directory(directory: Path) -> None:
 
 
 def check_model_file(path: Path) -> None:
-    """Checks that a file, by its name and its first bytes, can be a checkpoint.
+    """Checks that a file, by its name and its header, is a checkpoint; not what it holds.
 
     Raises:
         ExportError: it cannot.
     """
+    if is_program(str(path)):
+        raise ExportError(
+            f"{path} is an exported program, not a checkpoint: run it, or export its checkpoint "
+            "again."
+        )
     if path.suffix != ".gguf":
         raise ExportError(
             f"{path} is a file; give a .gguf file, or the directory that holds config.json and the "
             "weights."
         )
     check_gguf_start(path)
+    from exporter.catalogue.gguf_file import GgufFile  # here: a tenth of a second to import
+
+    GgufFile(path)
 
 
 def named_weights(directory: Path) -> str | None:

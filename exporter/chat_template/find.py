@@ -6,7 +6,7 @@ import reprlib
 from pathlib import Path
 from typing import Any
 
-from exporter.checkpoint.gguf_file import GgufFile
+from exporter.catalogue.gguf_file import GgufFile
 from exporter.errors import ExportError
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.source import TokenizerKind, find_tokenizer

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.mapped_file import MappedFile, StoredTensor, fits_a_tensor
+from exporter.catalogue.mapped_file import MappedFile, StoredTensor, fits_a_tensor
 from exporter.errors import ExportError
 
 _VERSION = 6

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from exporter.checkpoint.mapped_file import MappedFile, StoredTensor
+from exporter.catalogue.mapped_file import MappedFile, StoredTensor
 from exporter.errors import ExportError
 
 MAGIC = b"lmgg"

@@ -19,6 +19,7 @@ import torch
 from gguf import GGMLQuantizationType
 from torch import Tensor
 
+from exporter.catalogue.gguf_file import GgufFile
 from exporter.checkpoint import gguf_apertus
 from exporter.checkpoint.gguf_config import (
     Architecture,
@@ -27,7 +28,6 @@ from exporter.checkpoint.gguf_config import (
     layers_of_more_tokens,
 )
 from exporter.checkpoint.gguf_delta import StoredDelta
-from exporter.checkpoint.gguf_file import GgufFile
 from exporter.checkpoint.gguf_rope import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from exporter.checkpoint.gguf_windows import window_notes
 from exporter.checkpoint.meta import halves_from_pairs

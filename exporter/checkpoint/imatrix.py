@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from exporter.catalogue.imatrix_file import Imatrix, InputSquares, read_imatrix
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.gguf import EXPERTS, hugging_face_name
 from exporter.checkpoint.gguf_config import ARCHITECTURES, Architecture
-from exporter.checkpoint.imatrix_file import Imatrix, InputSquares, read_imatrix
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from quant.importance import Importance
@@ -101,7 +102,7 @@ def _means(
             f"{file.path} has {len(squares.sums):,} numbers for {own}, which is {name} here, with "
             f"{width:,} columns; name an importance matrix that was made of this model."
         )
-    own_means = means[rows - 1]
+    own_means = torch.from_numpy(means[rows - 1])
     mean = own_means.mean()
     if not mean.isfinite() or mean <= 0:
         return None

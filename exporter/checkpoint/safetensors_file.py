@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.mapped_file import MappedFile, StoredTensor, fits_a_tensor
+from exporter.catalogue.mapped_file import MappedFile, StoredTensor, fits_a_tensor
 from exporter.errors import ExportError
 
 _LENGTH_BYTES = 8

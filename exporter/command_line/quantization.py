@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.plan.least_memory import check_max_memory
 from exporter.text.file import read_text_file
 from quant.errors import QuantError
 from quant.machine.device_name import check_device_name
@@ -54,10 +55,16 @@ class Quantization:
                 f"--calibration-tokens {self.calibration_tokens} has no effect with {self.scheme}, "
                 "which does not calibrate; leave it out, or take gptq4."
             )
-        if self.calibration is not None:
-            read_text_file(self.calibration)
+        if self.calibration is not None and not read_text_file(self.calibration)[0].strip():
+            raise QuantError(
+                f"The calibration text {self.calibration} is empty: give a longer text."
+            )
         if self.max_memory is not None:
-            parse_size(self.max_memory, "--max-memory")
+            check_max_memory(parse_size(self.max_memory, "--max-memory"))
+        if self.imatrix is not None:
+            from exporter.catalogue.imatrix_file import read_imatrix  # here: it imports NumPy
+
+            read_imatrix(self.imatrix)
         check_device_name(self.device)
 
 

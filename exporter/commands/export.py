@@ -18,6 +18,7 @@ from exporter.commands.working import checking, importing, working
 from exporter.errors import ExportError
 from exporter.plan.given_lengths import check_given_lengths
 from exporter.text.file import read_text_file
+from exporter.tokenizer.source import find_tokenizer
 from quant.budget.bounds import require_spreadable
 from quant.measure.format_numbers import with_error
 from quant.scheme import Scheme
@@ -103,6 +104,8 @@ def _check(request: Request, out: Path) -> None:
         check_installed(request.delegate)
         if request.chat_template is not None:
             read_text_file(request.chat_template, "chat template")
+        if request.tokenizer is not None:
+            find_tokenizer(request.tokenizer)
         check_files(request.model, request.checkpoint, request.adapter)
         lengths = request.max_context_len, request.max_seq_len
         check_config(request.model, request.checkpoint, *lengths)

@@ -11,6 +11,8 @@ from typing import overload
 from exporter.errors import ExportError
 
 _OURS = (".pte", ".etrecord")  # the ends of what an export writes
+# Of other formats: what reads such a file goes by its name, and no other name is refused.
+_FOREIGN = (".gguf", ".safetensors", ".onnx", ".pt", ".pth", ".py", ".json")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk, quota or limit on a file's size
 
 
@@ -71,7 +73,8 @@ def check_outputs(
         inputs: what the export reads: files, directories, and names that are neither.
 
     Raises:
-        ExportError: a place cannot be written, both are the same, or one is an input.
+        ExportError: a place cannot be written, both are the same, one is an input, or has the
+            ending of another format.
     """
     paths = [path for path in (out, etrecord) if path is not None]
     if len({os.path.realpath(path) for path in paths}) < len(paths):
@@ -84,6 +87,17 @@ def check_outputs(
                     f"{path} is an input of this export, which would overwrite it; name another "
                     "file to write."
                 )
+    _check_ending("--out", out, *_OURS)
+    _check_ending("--etrecord", etrecord, *reversed(_OURS))
+
+
+def _check_ending(option: str, path: Path | None, end: str, other: str) -> None:
+    """Raises ExportError if a file has the ending of another kind; any other name is fine."""
+    if path is not None and path.suffix.lower() in (*_FOREIGN, other):
+        raise ExportError(
+            f"{option} {path} has the ending of another kind of file; name it "
+            f"{path.with_suffix(end).name}."
+        )
 
 
 def _is_of(path: Path, given: str) -> bool:

@@ -10,6 +10,7 @@ from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.plan.file_size import room_to_leave, weight_bytes
+from exporter.plan.least_memory import LEAST_MEMORY
 from exporter.plan.plan import Plan
 from quant.layers.outside_layers import outer_parts
 from quant.machine.memory import Peak, estimate_peak, resident
@@ -18,8 +19,6 @@ from quant.machine.spill import Spill
 from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
 from quant.weight_type import FLOAT_BITS
 
-_PROGRAMS = 700_000_000  # PyTorch, ExecuTorch, Numba, graphs: the memory of a tiny model's export
-_SLACK = 200_000_000
 _BESIDE = 1.5  # bytes of a number that is packed: as it comes, and its scales
 
 
@@ -82,7 +81,7 @@ def _peaks(plan: Plan, spilled: bool) -> dict[str, int]:
     lower += 2 * sum(adapter.bytes for adapter in plan.checkpoint.adapters)
     return {
         "quantize": resident() + peak.quantizing,
-        "lower": _PROGRAMS + lower + _SLACK,
+        "lower": LEAST_MEMORY + lower,
     }
 
 

@@ -15,6 +15,10 @@ def read_text_file(path: Path, what: str = "calibration text") -> tuple[str, byt
     Raises:
         ExportError: it cannot be read, or is not UTF-8.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():  # it is read again
+        raise ExportError(
+            f"The {what} {path} is a pipe or a device; name a UTF-8 text file with {_option(what)}."
+        )
     try:
         data = path.read_bytes()
         lines = io.StringIO(data.decode("utf-8-sig"), newline=None)  # any line ends, as in a file

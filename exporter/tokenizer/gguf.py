@@ -12,7 +12,7 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from exporter.checkpoint.gguf_file import GgufFile
+from exporter.catalogue.gguf_file import GgufFile
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.huggingface import read_document
 from exporter.tokenizer.sentencepiece_model import SPACE, read_model

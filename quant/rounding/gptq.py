@@ -29,7 +29,7 @@ from quant.rounding.triangular import invert_lower, times_lower, times_upper
 
 _MAX_DAMP_PERCENT = 100.0
 _HESSIAN_ROWS = 1024
-_GRAM_ROWS = 256  # with 1536 columns, 0.78 of the time of 1024
+_GRAM_ROWS = 256  # with 1536 columns, 0.78 of the time of 1024; of int8 matrices, 0.85
 
 
 def gram(inputs: Iterable[Tensor], columns: int, device: torch.device = HOST) -> Tensor:
@@ -52,16 +52,16 @@ def gram(inputs: Iterable[Tensor], columns: int, device: torch.device = HOST) ->
 
 def add_gram(products: Tensor, x: Tensor) -> None:
     """Adds X^T X of float32 (tokens, columns), the upper triangle and a bit."""
-    for rows in upper_rows(products, _GRAM_ROWS):
+    for rows in upper_rows(products):
         products[rows, rows.start :].addmm_(x[:, rows].T, x[:, rows.start :])
 
 
-def upper_rows(products: Tensor, together: int) -> Iterator[slice]:
+def upper_rows(products: Tensor) -> Iterator[slice]:
     """The rows whose products from the diagonal on are computed together: what is left out below
     it is little less than half of a large matrix."""
     columns = len(products)
-    for start in range(0, columns, together):
-        yield slice(start, min(start + together, columns))
+    for start in range(0, columns, _GRAM_ROWS):
+        yield slice(start, min(start + _GRAM_ROWS, columns))
 
 
 def hessian_of(products: Tensor, tokens: int) -> Tensor:

@@ -23,7 +23,6 @@ TOGETHER = 1 << 26  # numbers whose products are summed in int32
 _MOST_TOKENS = 1 << 16  # so: products are at most 2^14, and a batch comes on top
 _ABOVE_MEDIAN = 4.0
 _MOST = 127 * 256 / 128  # of w times an int8
-_ROWS = 1024  # whose products are computed together
 
 
 def int8_gram(inputs: Iterable[Rounded], columns: int) -> Tensor:
@@ -97,7 +96,7 @@ def _add(products: Tensor, tokens: _Tokens) -> None:
         x.mul_(weight[here] * (_MOST / most)).round_()
         upper = (x / 256).round_()
         high[here], low[here] = upper, x.sub_(upper, alpha=256).clamp_(-128, 127)
-    for rows in upper_rows(products, _ROWS):
+    for rows in upper_rows(products):
         left = values[:, rows].T
         sums = torch._int_mm(left, high[:, rows.start :]).float().mul_(256)
         sums += torch._int_mm(left, low[:, rows.start :])

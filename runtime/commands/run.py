@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 from rich.table import Table
 
+from exporter.catalogue.file_start import is_program
 from exporter.catalogue.names import check_model
 from exporter.command_line.brief import BriefCommand
 from exporter.command_line.filled import FilledPath, FilledText
@@ -92,10 +93,12 @@ def run_command(
         raise click.UsageError("Name a model first, such as llama3; see --list-models.")
     if prompt is not None and prompt_file is not None:
         raise click.UsageError("-p and -f are two prompts; use only one.")
-    if not model.endswith(".pte"):
+    if is_program(model):
+        file = _program(model)
+    else:
         _check(model, quant, chat_template)
         _check_options(prompt_file, options)
-    file = _find(model, quant, chat_template, quiet)
+        file = exported(model, quant, chat_template, quiet)
     arguments = [*_prompt(prompt, prompt_file), *(["--quiet"] if quiet else []), *options]
     if not complete and not set(_OTHER_MODES) & set(options):
         if _has_template(file):
@@ -139,10 +142,8 @@ def _check_options(prompt_file: str | None, options: Sequence[str]) -> None:
     sys.exit(told.returncode)
 
 
-def _find(model: str, quant: str, chat_template: Path | None, quiet: bool) -> Path:
-    """Returns the file to run."""
-    if not model.endswith(".pte"):
-        return exported(model, quant, chat_template, quiet)
+def _program(model: str) -> Path:
+    """Returns the file to run, which needs no export."""
     source = click.get_current_context().get_parameter_source
     for name in ("quant", "chat_template"):
         if source(name) is not ParameterSource.DEFAULT:

@@ -27,6 +27,7 @@ TARGETS: dict[str, tuple[str, str | None]] = {
     "host": ("default", None),
     "aarch64": ("aarch64", "linux-aarch64"),
 }
+_NOTHING = ("build.ninja",)  # compiles nothing: what is missing is told in a second
 
 
 def package(
@@ -53,13 +54,14 @@ def package(
     preset, platform = TARGETS[target]
     if target == "aarch64":
         fetch_wheel(wheel_directory())
-    built = build(preset, PRODUCTS, progress=progress, search=True).directory
-    lacks = configured_with(built).get("THIMBLE_WHEEL_LACKS", "")
+    configured = build(preset, _NOTHING, progress=progress, search=True).directory
+    lacks = configured_with(configured).get("THIMBLE_WHEEL_LACKS", "")
     if lacks and not partial:
         raise BuildError(
             f"the wheel would lack {', '.join(lacks.split(';'))}: install the packages in brackets "
             "(their names are Debian's), or make it so with --partial."
         )
+    built = build(preset, PRODUCTS, progress=progress).directory
     with tempfile.TemporaryDirectory() as temporary:
         source, written = Path(temporary) / "thimble", Path(temporary) / "wheel"
         source.mkdir()

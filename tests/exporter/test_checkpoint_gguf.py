@@ -16,9 +16,9 @@ from support.loading import loaded
 from support.resident import needs_proc, resident_megabytes
 from torch import Tensor
 
+from exporter.catalogue.gguf_file import GgufFile
 from exporter.checkpoint import open_checkpoint
 from exporter.checkpoint.gguf import Place, read_tensor
-from exporter.checkpoint.gguf_file import GgufFile
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec

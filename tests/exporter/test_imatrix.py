@@ -16,9 +16,9 @@ from support.imatrix_files import Squares, write_imatrix, write_old_imatrix
 from torch import Tensor, nn
 
 from exporter.catalogue.find import open_model
+from exporter.catalogue.imatrix_file import read_imatrix
 from exporter.checkpoint import Checkpoint
 from exporter.checkpoint.imatrix import read_importance
-from exporter.checkpoint.imatrix_file import read_imatrix
 from exporter.commands.cli import main
 from exporter.errors import ExportError
 from exporter.file.pte import read_report

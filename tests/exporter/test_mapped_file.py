@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checkpoint.mapped_file import MappedFile
+from exporter.catalogue.mapped_file import MappedFile
 from exporter.errors import ExportError
 
 

@@ -85,7 +85,6 @@ def test_many_tokens_are_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     whole = int8_gram(map(Rounded.of, inputs(64, batches=5)), 64)
     monkeypatch.setattr(module, "TOGETHER", 64 * 300)
     monkeypatch.setattr(module, "PIECE", 64 * 50)
-    monkeypatch.setattr(module, "_ROWS", 24)
     monkeypatch.setattr("quant.rounding.gptq._GRAM_ROWS", 24)
     parts = int8_gram(map(Rounded.of, inputs(64, batches=5)), 64)
     assert (whole - parts).triu().abs().max() < 1e-4 * whole.diagonal().max()

@@ -1,14 +1,17 @@
-"""A file of weights in memory: tensors are views of it, and nothing is copied."""
+"""A file of weights in memory: tensors are views of it, and nothing is copied. Importing this
+module is fast."""
 
 import math
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from exporter.catalogue.file_start import read_start, readable
+
+if TYPE_CHECKING:
+    import torch
 
 _MOST_SIZES = 64  # of a tensor of PyTorch's
 _MOST_NUMBERS = 2**60
@@ -26,7 +29,7 @@ def fits_a_tensor(shape: Sequence[int]) -> bool:
 class StoredTensor:
     """Where a tensor lies: `offset` bytes from the start of the file."""
 
-    dtype: torch.dtype
+    dtype: "torch.dtype"
     shape: tuple[int, ...]
     offset: int
 
