@@ -9,7 +9,7 @@ Every delegate has `lower`, `load` and `LIMITS`. To share a program with others,
 
 to write a language model with several methods:
 
-    lower_methods(programs, constant_methods, named_data, with_etrecord) -> Lowered
+    lower_methods(programs, constant_methods, named_data, with_etrecord, modules) -> Lowered
 
 and, for `--explain`:
 

@@ -90,11 +90,6 @@ class ExportOptions:
         return [*adapters, *(path for path in named if path is not None)]
 
     @property
-    def sees(self) -> bool:
-        """Whether a model that sees keeps its sight."""
-        return self.vision and self.delegate == "cpu"
-
-    @property
     def has_budget(self) -> bool:
         """Whether the user set one, over which 4 to 8 bits are spread."""
         return self.bits is not None or self.max_size is not None

@@ -81,7 +81,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         listener.stage("capture")
         import_compilers()
         programs, reference = _captured(plan, model)
-        sight = None if plan.sight is None else _captured_sight(plan.sight, listener)
+        sight = None if plan.sight is None else _captured_sight(plan, plan.sight, listener)
         del model  # the programs now hold the weights, and lowering releases them
         report = describe(plan, quantization)
         listener.stage("lower")
@@ -146,10 +146,10 @@ def _captured(plan: Plan, model: CausalLM) -> "tuple[dict[str, ExportedProgram],
     return {FORWARD: capture(model, *lengths)}, reference
 
 
-def _captured_sight(sight: Sight, listener: Listener) -> "CapturedSight":
+def _captured_sight(plan: Plan, sight: Sight, listener: Listener) -> "CapturedSight":
     from exporter.seeing.method import capture_sight  # here: it imports what captures
 
-    return capture_sight(sight, listener)
+    return capture_sight(sight, plan.options.delegate, listener)
 
 
 def _lowered(
@@ -171,7 +171,8 @@ def _lowered(
         modules = {}
         if sight is not None:
             signatures.append(sight.method.signature)
-            blobs[PICTURE] = sight.blob(plan.text)
+            if plan.reads_pictures:
+                blobs[PICTURE] = sight.blob(plan.text)
             modules["modules"] = {VISION_ENCODER: sight.lower(with_etrecord)}
         blobs[SIGNATURE] = signature_blob(signatures)
         lowered = delegate.lower_methods(programs, constants, blobs, with_etrecord, **modules)

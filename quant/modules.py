@@ -104,7 +104,8 @@ class QuantizedLinear(_Quantized):
 
 
 class QuantizedEmbedding(_Quantized):
-    """Gathers int8 rows and their scales and multiplies them; the table is never dequantized.
+    """Gathers int8 rows and their scales and multiplies them; the table is never dequantized. Rows
+    that are rotated are rotated back.
 
     Attributes:
         values: int8 (vocab_size, columns), columns >= embedding_dim; of 4 bits in -8..7.
@@ -125,6 +126,7 @@ class QuantizedEmbedding(_Quantized):
             self.weight_type.bits,
             self.weight_type.group_size,
             self.weight_type.levels,
+            self.rotated,
         )
 
 

@@ -24,7 +24,8 @@ _library.define(
     "-> Tensor"
 )
 _library.define(
-    f"embedding(Tensor tokens, Tensor values, Tensor scales, int embedding_dim, {_TYPE}) -> Tensor"
+    f"embedding(Tensor tokens, Tensor values, Tensor scales, int embedding_dim, {_TYPE}, "
+    "int rotated=0) -> Tensor"
 )
 _library.define(
     f"convolution(Tensor input, Tensor values, Tensor scales, Tensor? bias, {_SIDES}) -> Tensor"
@@ -89,6 +90,7 @@ def embedding(
     bits: int,
     group_size: int,
     levels: int,
+    rotated: int = 0,
 ) -> Tensor:
     """Gathers rows of integers and their scales and multiplies them; the table stays as it is.
 
@@ -96,12 +98,16 @@ def embedding(
         tokens: int64 (batch, seq_len).
         values: int8 (vocab_size, columns), columns >= embedding_dim.
         scales: float32 (vocab_size, groups).
+        rotated: size of the blocks in which the table's rows are rotated (quant.rotation.inputs),
+            and are rotated back; 0: they are not.
 
     Returns:
         float32 (batch, seq_len, embedding_dim).
     """
     rows = dequantized(F.embedding(tokens, values), F.embedding(tokens, scales))
-    return rows if rows.shape[-1] == embedding_dim else rows[..., :embedding_dim].contiguous()
+    if rows.shape[-1] != embedding_dim:
+        rows = rows[..., :embedding_dim].contiguous()
+    return rotate_blocks(rows, rotated)
 
 
 def convolution(

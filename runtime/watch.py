@@ -1,9 +1,11 @@
 """Runs a `.pte` in this process's ExecuTorch and shows each value as it is computed."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from runtime.binding.c_arguments import text_of
 from runtime.binding.library import ERROR_SIZE, open_library
@@ -25,20 +27,43 @@ _Callback = ctypes.CFUNCTYPE(
 )
 
 
+class _Tensor(ctypes.Structure):
+    """thimble_watch_tensor."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("type", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("sizes", ctypes.POINTER(ctypes.c_int32)),
+    ]
+
+
+class WatchedTensor(NamedTuple):
+    """A contiguous tensor in memory.
+
+    Attributes:
+        address: of its first number, which must stay while it is used.
+        type: torch's number of its type.
+    """
+
+    address: int
+    type: int
+    sizes: Sequence[int]
+
+
 class WatchedProgram:
-    """The method `forward`(tokens, input_pos) of a file, or `forward`(tokens), with the
-    kernels and delegates that this process has registered with ExecuTorch. Use it as a context
-    manager.
+    """The method `forward` of a file, with the kernels and delegates that this process has
+    registered with ExecuTorch. Use it as a context manager.
 
     Args:
         path: the file.
-        width: numbers of a call's output, such as the logits of a vocabulary.
+        width: numbers of the output of call(), such as the logits of a vocabulary.
 
     Raises:
         RunnerError: the C++ is not built, or the file cannot be loaded.
     """
 
-    def __init__(self, path: Path, width: int) -> None:
+    def __init__(self, path: Path, width: int = 0) -> None:
         self._library = _library()
         self._width = width
         error = ctypes.create_string_buffer(ERROR_SIZE)
@@ -58,8 +83,8 @@ class WatchedProgram:
     def call(
         self, tokens: Sequence[int], start_pos: int, on_value: OnValue
     ) -> "ctypes.Array[ctypes.c_float]":
-        """Runs it once; returns its output, such as the logits after the last token: float32
-        (width,).
+        """Runs `forward`(tokens, input_pos), or `forward`(tokens); returns its output, such as the
+        logits after the last token: float32 (width,).
 
         Args:
             tokens: at positions from start_pos on, if the file takes them.
@@ -69,39 +94,57 @@ class WatchedProgram:
         Raises:
             RunnerError: the call failed.
         """
-        raised: list[BaseException] = []
-
-        @_Callback
-        def show(instruction: int, debug_id: bytes | None, at: int, count: int, _: None) -> None:
-            if raised:
-                return
-            numbers = (ctypes.c_char * (_FLOAT_BYTES * count)).from_address(at)
-            try:
-                name = None if debug_id is None else debug_id.decode()
-                on_value(instruction, name, memoryview(numbers).cast("B"))
-            except BaseException as error:  # also Ctrl-C: C++ would drop it
-                raised.append(error)
-
         row = (ctypes.c_float * self._width)()
         given = (ctypes.c_int64 * len(tokens))(*tokens)
         error = ctypes.create_string_buffer(ERROR_SIZE)
-        failed = self._library.thimble_watch_call(
-            self._handle,
-            given,
-            len(tokens),
-            start_pos,
-            show,
-            None,
-            row,
-            self._width,
-            error,
-            ERROR_SIZE,
-        )
-        if raised:
-            raise raised[0]
+        with _shown_to(on_value) as show:
+            failed = self._library.thimble_watch_call(
+                *(self._handle, given, len(tokens), start_pos, show, None),
+                *(row, self._width, error, ERROR_SIZE),
+            )
         if failed:
             raise RunnerError(text_of(error))
         return row
+
+    def run(self, inputs: Sequence[WatchedTensor], on_value: OnValue) -> None:
+        """Runs `forward` of any module; on_value is that of call().
+
+        Raises:
+            RunnerError: the call failed.
+        """
+        given = (_Tensor * len(inputs))()
+        for tensor, one in zip(given, inputs, strict=True):
+            sizes = (ctypes.c_int32 * len(one.sizes))(*one.sizes)
+            tensor.data, tensor.type, tensor.rank = one.address, one.type, len(one.sizes)
+            tensor.sizes = sizes
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        with _shown_to(on_value) as show:
+            failed = self._library.thimble_watch_run(
+                self._handle, given, len(inputs), show, None, error, ERROR_SIZE
+            )
+        if failed:
+            raise RunnerError(text_of(error))
+
+
+@contextmanager
+def _shown_to(on_value: OnValue) -> Iterator[Any]:
+    """Provides the callback that passes values to on_value, and raises what that raised."""
+    raised: list[BaseException] = []
+
+    @_Callback
+    def show(instruction: int, debug_id: bytes | None, at: int, count: int, _: None) -> None:
+        if raised:
+            return
+        numbers = (ctypes.c_char * (_FLOAT_BYTES * count)).from_address(at)
+        try:
+            name = None if debug_id is None else debug_id.decode()
+            on_value(instruction, name, memoryview(numbers).cast("B"))
+        except BaseException as error:  # also Ctrl-C: C++ would drop it
+            raised.append(error)
+
+    yield show
+    if raised:
+        raise raised[0]
 
 
 @cache
@@ -128,6 +171,11 @@ def _library() -> ctypes.CDLL:
         wide,
         text,
         size,
+    ]
+    library.thimble_watch_run.restype = ctypes.c_int
+    library.thimble_watch_run.argtypes = [
+        *(pointer, ctypes.POINTER(_Tensor), size, _Callback, pointer),
+        *(text, size),
     ]
     library.thimble_watch_free.restype = None
     library.thimble_watch_free.argtypes = [pointer]

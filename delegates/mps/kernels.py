@@ -23,7 +23,7 @@ _NOT_SILU = "gates by a function other than silu"
 
 # The kinds of ops that it runs, each with what it does not support.
 _RUNS: tuple[tuple[type[Op], tuple[tuple[_Lacking, str], ...]], ...] = (
-    (Embedding, ()),
+    (Embedding, ((lambda op: op.rotated > 0, "rotates its rows back"),)),
     (
         Norm,
         (

@@ -53,6 +53,7 @@ class EmbeddingArguments(NamedTuple):
     bits: int
     group_size: int
     levels: int
+    rotated: int = 0
 
 
 def linears_of(graph: Graph) -> list[Node]:
@@ -90,11 +91,7 @@ def expand_linears(program: ExportedProgram, round_activations: bool = True) -> 
     nodes = linears_of(graph)
     for node in nodes:
         given = linear_arguments(node)
-        if given.rotated:
-            raise DelegateError(
-                f"{node.name} rotates its input at run time, which this delegate does not support: "
-                "export with --method rotation=none, or with --delegate cpu."
-            )
+        _require_unrotated(node, given)
         columns = given.values.meta["val"].shape[1]
         with graph.inserting_before(node):
             key = (given.input, columns)
@@ -118,17 +115,30 @@ def expand_embeddings(
 
     Args:
         expand: adds the nodes that compute one, before it, and returns the last of them.
+
+    Raises:
+        DelegateError: one rotates its rows, which those forms do not.
     """
     graph = program.graph
     nodes = embeddings_of(graph)
     for node in nodes:
+        given = embedding_arguments(node)
+        _require_unrotated(node, given)
         with graph.inserting_before(node):
-            new = expand(program, node, embedding_arguments(node))
+            new = expand(program, node, given)
         new.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(new)
         graph.erase_node(node)
     drop_unread_buffers(program)
     return len(nodes)
+
+
+def _require_unrotated(node: Node, given: LinearArguments | EmbeddingArguments) -> None:
+    if given.rotated:
+        raise DelegateError(
+            f"{node.name} is rotated at run time, which this delegate does not support: export "
+            "with --method rotation=none, or with --delegate cpu."
+        )
 
 
 def drop_unread_buffers(program: ExportedProgram) -> None:

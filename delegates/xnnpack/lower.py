@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +14,7 @@ from delegates.errors import DelegateError
 from delegates.executorch_runtime import open_program
 from delegates.limits_of.xnnpack import LIMITS
 from delegates.methods import FORWARD, current_method, join, lowering, only_program
+from delegates.module import LoweredMethod
 from delegates.needs import needs_of_program
 from delegates.passes.attention import refuse_caps_and_sinks
 from delegates.passes.convolutions import expand_convolutions
@@ -57,11 +59,15 @@ def lower_methods(
     constant_methods: Mapping[str, object],
     named_data: Mapping[str, bytes],
     with_etrecord: bool,
+    modules: Mapping[str, LoweredMethod] = MappingProxyType({}),
 ) -> Lowered:
     """Lowers captured programs to the methods of one, as lower() does.
 
     Weights of the same bytes are stored once; each method has its own caches. Weights of several
     methods are not released.
+
+    Args:
+        modules: further methods, which are lowered already.
     """
     edges: dict[str, EdgeProgramManager] = {}
     reports = {}
@@ -77,6 +83,8 @@ def lower_methods(
         elif len(programs) == 1:
             _release_weights(program, lowered)
         restore_mutations(lowered)
+    for method, module in modules.items():
+        edges[method], reports[method] = module.edge, module.report
     return finish(join(edges), reports, named_data, with_etrecord)
 
 

@@ -10,7 +10,7 @@ from torch.fx import Node
 from delegates.contract import ModulePart, ModuleRun
 from delegates.executorch_runtime import open_module
 from delegates.passes.nan import odd_constants
-from delegates.passes.quantized import expand_linears
+from delegates.passes.quantized import expand_embeddings, expand_linears, gathered
 from delegates.passes.weights import weights_not_copied
 from delegates.xnnpack.faults import fault
 from delegates.xnnpack.gelu import rewrite_gelu
@@ -33,6 +33,7 @@ def module_part(program: ExportedProgram) -> Iterator[ModulePart]:
 def _rewrite(program: ExportedProgram) -> None:
     rewrite_gelu(program)
     expand_linears(program)
+    expand_embeddings(program, gathered)
 
 
 def _without_faults(

@@ -154,10 +154,11 @@ def bench(request: BenchRequest) -> None:
 @click.argument("model", type=FilledPath("name a .pte file"))
 @click.option(
     "--checkpoint",
-    metavar="DIR|HUB_ID",
+    metavar="DIR|HUB_ID|FILE.py:NAME",
     type=FilledText(),
     required=True,
-    help="The checkpoint that was exported; llama3 is the small model in the package.",
+    help="The checkpoint that was exported; llama3 is the small model in the package. Of a module, "
+    "the function that makes it.",
 )
 @click.option(
     "--etrecord",
@@ -187,6 +188,7 @@ def compare(request: CompareRequest) -> None:
     inputs of the layer. So each fault appears where it arises. At the end it compares the logits.
 
     A model of embeddings runs on all tokens at once, and makes one row of them, which is compared.
+    A module runs on its example in float, and is compared with the .pte by line.
     """
     from devtools.commands.compare import run_compare
 

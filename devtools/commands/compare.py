@@ -62,24 +62,32 @@ def _check(request: CompareRequest) -> None:
 
     try:
         check_outputs((request.json,), (request.model, _etrecord(request), request.text))
-        _require_language_model(request.model, read_report(request.model))
+        report = read_report(request.model)
+        _require_one_method(request.model, report)
         _require_etrecord(request)
-        check_model(request.checkpoint)
+        if "module" not in report:
+            check_model(request.checkpoint)
+        elif request.text is not None:
+            raise BadRequest(
+                f"{request.model} holds a module, which runs on its example; leave out --text."
+            )
     except (BadRequest, ExportError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
 
 
-def _require_language_model(path: Path, report: Mapping[str, Any]) -> None:
-    if "model" not in report:
+def _require_one_method(path: Path, report: Mapping[str, Any]) -> None:
+    if "methods" in report:
         raise BadRequest(
-            f"{path} holds a module, which its export has compared already (--inspect shows how "
-            "far the file is off); compare needs a model of language or of embeddings."
+            f"{path} holds a module of several methods, which its export has compared already "
+            "(--inspect shows how far each is off); compare needs a module of one."
         )
+    if "module" in report:
+        return
     if report["model"].get("task") == "transcription":
         raise BadRequest(
             f"{path} holds a model that hears, whose export has compared it with float already "
-            "(--inspect shows the errors); compare needs a model of language or of embeddings."
+            "(--inspect shows the errors); compare needs another model."
         )
 
 
@@ -96,7 +104,7 @@ def _require_etrecord(request: CompareRequest) -> Path:
 @using_temporary_files()
 def compare(request: CompareRequest) -> "Outcome":
     """Runs the float model, the quantized model and the program on one text, for which an encoder
-    makes one row.
+    makes one row; of a module, it and its program on its example.
 
     Raises:
         BadRequest: a file is missing, belongs to another model, or cannot run on this machine.
@@ -107,9 +115,35 @@ def compare(request: CompareRequest) -> "Outcome":
     from exporter.file.pte import read_report
 
     report = read_report(request.model)
+    if "module" in report:
+        return _compare_module(request, report)
     if report["model"].get("task") == "embedding":
         return _compare_encoder(request, report)
     return _compare_decoder(request, report)
+
+
+def _compare_module(request: CompareRequest, report: dict[str, Any]) -> "Outcome":
+    from devtools.commands.compare_module import compare_module, load_delegates, make_exported
+    from devtools.profile.etrecord import read_etrecord
+    from exporter.module.source_name import source_name
+
+    facts, etrecord = report["module"], _require_etrecord(request)
+    source = source_name(request.checkpoint)
+    if source is None:
+        raise BadRequest(
+            f"{request.model} holds a module; name with --checkpoint the function that makes it, "
+            f"as in {facts['source']}."
+        )
+    made = make_exported(source, facts, request.model)
+    record = read_etrecord(etrecord)
+    _check_program(record, request.model, etrecord)
+    _check_weights(report, request.model, etrecord)
+    if not load_delegates(report["delegation"], request.model):
+        raise _cannot_run(report["delegation"]["delegate"], request.model)
+    rounds = facts["quant"] != "none"
+    comparison = compare_module(request.model, made, record, rounds)
+    outcome = _outcome(request, report, str(source), facts["quant"], {}, comparison)
+    return replace(outcome, tolerance=None, wrong=None) if rounds else outcome
 
 
 def _compare_encoder(request: CompareRequest, report: dict[str, Any]) -> "Outcome":
@@ -129,7 +163,9 @@ def _compare_encoder(request: CompareRequest, report: dict[str, Any]) -> "Outcom
         request.model, checkpoint, record, read_weights(etrecord), scheme, tokens
     )
     lengths = {"prefill_tokens": len(tokens), "decode_tokens": 0}
-    outcome = _outcome(request, report, checkpoint.opened.name, lengths, compared.comparison)
+    lengths = {"tokens": len(tokens), **lengths}
+    name, quant = checkpoint.opened.name, report["quantization"]["scheme"]
+    outcome = _outcome(request, report, name, quant, lengths, compared.comparison)
     return replace(outcome, cosines=compared.cosines)
 
 
@@ -170,10 +206,12 @@ def _compare_decoder(request: CompareRequest, report: dict[str, Any]) -> "Outcom
     if models.routed is not None and comparison.routing:
         distances["program_beside_routed"] = logit_distance(models.routed[ends], logits)
     lengths = {
+        "tokens": len(tokens),
         "prefill_tokens": calls.lengths[0],
         "decode_tokens": len(tokens) - calls.lengths[0],
     }
-    outcome = _outcome(request, report, checkpoint.name, lengths, comparison)
+    quant = report["quantization"]["scheme"]
+    outcome = _outcome(request, report, checkpoint.name, quant, lengths, comparison)
     return replace(outcome, logits=distances)
 
 
@@ -181,10 +219,14 @@ def _outcome(
     request: CompareRequest,
     report: dict[str, Any],
     checkpoint: str,
+    scheme: str,
     lengths: dict[str, int],
     comparison: "Comparison",
 ) -> "Outcome":
     """The result by line.
+
+    Args:
+        lengths: of the text, for the report.
 
     Raises:
         BadRequest: no line could be compared.
@@ -197,7 +239,6 @@ def _outcome(
             f"Nothing that {request.model} logged is in the graph of {_etrecord(request)}; give "
             "the record that was written together with this file."
         )
-    scheme = report["quantization"]["scheme"]
     tolerance = FLOAT_TOLERANCE if scheme == "none" else QUANTIZED_TOLERANCE
     return Outcome(
         {
@@ -205,7 +246,6 @@ def _outcome(
             "checkpoint": checkpoint,
             "delegate": report["delegation"]["delegate"],
             "scheme": scheme,
-            "tokens": sum(lengths.values()),
             **lengths,
         },
         comparison,
@@ -267,10 +307,14 @@ def _check_runs(delegate: str, model: Path) -> None:
     from delegates import get_delegate
 
     if get_delegate(delegate).load(model) is None:
-        raise BadRequest(
-            f"{model} runs on {delegate}, which this machine cannot run; compare it where it runs, "
-            "or export with --delegate cpu or xnnpack."
-        )
+        raise _cannot_run(delegate, model)
+
+
+def _cannot_run(delegate: str, model: Path) -> BadRequest:
+    return BadRequest(
+        f"{model} runs on {delegate}, which this machine cannot run; compare it where it runs, "
+        "or export with --delegate cpu or xnnpack."
+    )
 
 
 def _scheme(quantization: dict[str, Any], model: Path) -> "Scheme":

@@ -8,7 +8,7 @@ from rich.table import Table
 from devtools.compare.figures import Distance
 from devtools.compare.outcome import Outcome
 from devtools.compare.routing import LayerRouting
-from devtools.compare.rows import DECODE, OUTLIER, PREFILL, Row
+from devtools.compare.rows import CALL, DECODE, OUTLIER, PREFILL, Row
 from devtools.format_numbers import counted
 from devtools.profile.profile_types import Line
 from exporter.command_line.tables import table_console
@@ -27,6 +27,8 @@ def show(outcome: Outcome) -> None:
     """Prints the lines, the verdict and the logits."""
     console = table_console(_WIDTH)
     facts = outcome.facts
+    if "tokens" not in facts:
+        return _show_module(console, outcome)
     console.print(
         f"{facts['model']}: {facts['scheme']} on {facts['delegate']}, beside "
         f"{facts['checkpoint']}; {counted(facts['prefill_tokens'], 'token')} at once, "
@@ -48,15 +50,7 @@ def show(outcome: Outcome) -> None:
         "the program with the quantized model, both on the program's input of the layer.",
         soft_wrap=True,
     )
-    if any(row.sink.at_boundary for row in outcome.comparison.rows):
-        console.print(
-            f"{facts['delegate']} shows only the outputs of a delegate call: a line represents its "
-            "complete call."
-        )
-    if outcome.comparison.unmatched:
-        console.print(
-            f"not compared: {len(outcome.comparison.unmatched)} outputs that belong to no layer"
-        )
+    _limits(console, outcome, "layer")
     _verdict(console, outcome)
     _routing(console, outcome)
     for name, item in outcome.logits.items():
@@ -68,21 +62,57 @@ def show(outcome: Outcome) -> None:
         console.print(f"the text's row, {_PAIRS[name]}: cosine {cosine:.6f}")
 
 
+def _show_module(console: Console, outcome: Outcome) -> None:
+    facts, rows = outcome.facts, outcome.comparison.rows
+    console.print(
+        f"{facts['model']}: {facts['scheme']} on {facts['delegate']}, beside {facts['checkpoint']} "
+        "in float, on its example",
+        markup=False,
+        soft_wrap=True,
+    )
+    table = Table("line", "module", "operator", box=None, pad_edge=False)
+    for name in ("alone", "so far", "max error"):
+        table.add_column(name, justify="right")
+    worst = max(rows, key=lambda row: row.program_error)
+    marked = outcome.wrong if facts["scheme"] == "none" else worst
+    for row in rows:
+        _, line, module, operator, *_, error = _cells(row)
+        alone, so_far = _shown(row.program[CALL]), _shown(row.program_so_far)
+        style = "bold red" if row is marked else None
+        table.add_row(line, module, operator, alone, so_far, error, style=style)
+    console.print(table)
+    console.print(
+        "Signal-to-noise ratio in dB, more is better. The columns compare the program with the "
+        "float module. For the column alone, each of its modules reads what the program computed "
+        "before it. The column so far includes all earlier errors.",
+        soft_wrap=True,
+    )
+    _limits(console, outcome, "line of the module")
+    if facts["scheme"] == "none":
+        return _verdict_of_program(console, outcome, "float module")
+    name = _named(worst, worst.sink.place.module_path, worst.sink.lines[0])
+    console.print(
+        f"program: what differs most is {name}: relative error {worst.program_error:.2g}",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _limits(console: Console, outcome: Outcome, owner: str) -> None:
+    """What the program does not show, and what no `owner` has."""
+    if any(row.sink.at_boundary for row in outcome.comparison.rows):
+        console.print(
+            f"{outcome.facts['delegate']} shows only the outputs of a delegate call: a line "
+            "represents its complete call."
+        )
+    if outcome.comparison.unmatched:
+        console.print(
+            f"not compared: {len(outcome.comparison.unmatched)} outputs that belong to no {owner}"
+        )
+
+
 def _verdict(console: Console, outcome: Outcome) -> None:
-    wrong = outcome.wrong
-    if wrong is None:
-        console.print(
-            "program: no line differs from the quantized model by more than rounding explains "
-            f"({decibels(-20 * math.log10(outcome.tolerance))} dB)"
-        )
-    else:
-        console.print(
-            f"program: first divergence at "
-            f"{_named(wrong, wrong.sink.place.module_path, wrong.sink.lines[0])}: relative error "
-            f"{wrong.program_error:.2g}, but rounding explains only {outcome.tolerance:.2g}",
-            markup=False,
-            soft_wrap=True,
-        )
+    _verdict_of_program(console, outcome, "quantized model")
     if not outcome.odd:
         console.print(
             f"weights: no line's error is more than {OUTLIER:g} times the usual one in this model"
@@ -97,6 +127,24 @@ def _verdict(console: Console, outcome: Outcome) -> None:
                 markup=False,
                 soft_wrap=True,
             )
+
+
+def _verdict_of_program(console: Console, outcome: Outcome, reference: str) -> None:
+    wrong = outcome.wrong
+    assert outcome.tolerance is not None
+    if wrong is None:
+        console.print(
+            f"program: no line differs from the {reference} by more than rounding explains "
+            f"({decibels(-20 * math.log10(outcome.tolerance))} dB)"
+        )
+    else:
+        console.print(
+            f"program: first divergence at "
+            f"{_named(wrong, wrong.sink.place.module_path, wrong.sink.lines[0])}: relative error "
+            f"{wrong.program_error:.2g}, but rounding explains only {outcome.tolerance:.2g}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _routing(console: Console, outcome: Outcome) -> None:
@@ -138,9 +186,9 @@ def _experts(numbers: tuple[int, ...]) -> str:
 
 
 def _named(row: Row, module_path: str, line: Line) -> str:
-    layer = "" if row.layer is None else f", layer {row.layer}"
+    layer = "" if row.layer is None else f"layer {row.layer}"
     text = f" ({line.text})" if line.text else ""
-    return f"{line.location}{layer}, {module_path}{text}"
+    return ", ".join(filter(None, (line.location, layer, module_path))) + text
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ class Sink:
         at_boundary: whether it is the output of the complete delegate call, not of one operator.
         width: numbers for each token.
         order: in the graph.
+        behind: further outputs of its operator, which the runtime shows after it.
     """
 
     place: Place
@@ -46,6 +47,7 @@ class Sink:
     at_boundary: bool
     width: int
     order: int
+    behind: int = 0
 
 
 @dataclass
@@ -106,7 +108,8 @@ class Collector:
                 calls.setdefault(self._call, []).append(self._log.append(values))
             return
         if self._arguments is None:  # after the inputs come the outputs
-            self._arguments = operator, deque(maxlen=len(sinks))
+            outputs = len(sinks) + sum(sink.behind for sink in sinks)
+            self._arguments = operator, deque(maxlen=outputs)
         self._arguments[1].append(bytes(values) if sinks else b"")
 
     def rows(self) -> list[LoggedRows]:
@@ -202,7 +205,8 @@ class _Graph:
             if backend is None and place.operator in _VIEWS:
                 continue
             own = (node.stack[-1], *(line for line in lines if line != node.stack[-1]))
-            sinks.append(Sink(place, own, modules, backend, at_boundary, width, index))
+            behind = 0 if backend else len(results) - 1
+            sinks.append(Sink(place, own, modules, backend, at_boundary, width, index, behind))
         return sinks
 
 

@@ -11,6 +11,8 @@ from devtools.compare.rows import Comparison, Row, Weights
 class Outcome:
     """
     Attributes:
+        tolerance: what rounding explains; None of a quantized module, whose lines are compared with
+            float ones.
         wrong: the first line that the program computes wrongly; None if there is none.
         odd: lines whose weights are not a rounding of the checkpoint's, the worst first.
         logits: their distances, by the pair that is compared.
@@ -19,7 +21,7 @@ class Outcome:
 
     facts: dict[str, Any]
     comparison: Comparison
-    tolerance: float
+    tolerance: float | None
     wrong: Row | None
     odd: list[Row]
     logits: dict[str, LogitDistance] = field(default_factory=dict)

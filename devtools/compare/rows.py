@@ -13,7 +13,8 @@ from devtools.compare.recording import Recorder
 from devtools.compare.routing import LayerRouting
 from devtools.profile.profile_types import Line
 
-PREFILL, DECODE = "prefill", "decode"
+PREFILL, DECODE = "prefill", "decode"  # of a text
+CALL = "call"  # of a module
 
 # What rounding explains of one decoder layer, as Distance.relative. Program and model read the same
 # input there, and round activations to int8: where the order of a few float32 additions, or a cache

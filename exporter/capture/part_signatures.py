@@ -2,7 +2,7 @@
 
 from delegates.methods import FORWARD
 from exporter.models.spec import DecoderSpec
-from exporter.models.text_decoder import TEXT_DECODER, TOKEN_EMBEDDING
+from exporter.models.text_decoder import TEXT_DECODER, TOKEN_EMBEDDING, token_row_size
 from exporter.module.signature import Signature, Size, TensorSpec
 
 _ONE = Size(1, 1)
@@ -11,7 +11,7 @@ _ONE = Size(1, 1)
 def part_signatures(config: DecoderSpec, max_seq_len: int, row_size: int) -> list[Signature]:
     """Returns those of capture_parts()' programs."""
     count = _ONE if max_seq_len == 1 else Size(1, max_seq_len, "seq_len")
-    hidden = TensorSpec("hidden", "float32", (_ONE, count, _fixed(config.hidden_size)))
+    hidden = TensorSpec("hidden", "float32", (_ONE, count, _fixed(token_row_size(config))))
     rows = TensorSpec("hidden", "float32", (_ONE, count, _fixed(row_size)))
     tokens = TensorSpec("tokens", "int64", (_ONE, count))
     start = TensorSpec("input_pos", "int64", (_ONE,))

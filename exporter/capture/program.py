@@ -13,7 +13,6 @@ import quant.modules
 from delegates.methods import FORWARD
 from delegates.passes.quantized import drop_unread_buffers
 from exporter.capture.refusals import REFUSALS, refused
-from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.text_decoder import (
     TEXT_DECODER,
@@ -58,13 +57,8 @@ def capture_parts(
         row_size: numbers of a row, as TextDecoder reads it.
 
     Other args, raises:
-        As capture(); a layer that reads tokens has no such parts.
+        As capture().
     """
-    if model.config.layer_input is not None:
-        raise ExportError(
-            "Layers of this model read the tokens themselves, so that it cannot be divided into "
-            f"{TOKEN_EMBEDDING} and {TEXT_DECODER}; export it whole."
-        )
     lengths = max_context_len, max_seq_len
     programs = {FORWARD: capture(model, *lengths)}
     tokens, start = _example(model, max_seq_len)

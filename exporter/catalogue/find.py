@@ -42,7 +42,7 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
         ExportError: there is no such model, checkpoint or adapter, or it is damaged.
     """
     checkpoint = _find_checkpoint(options, listener)
-    if options.sees and is_seeing(checkpoint.directory):
+    if options.vision and is_seeing(checkpoint.directory, options.delegate):
         seen = kind_of(checkpoint.directory).parts
         left_out = {part: n for part, n in checkpoint.left_out.items() if part not in seen}
         checkpoint = replace(checkpoint, left_out=left_out)

@@ -26,6 +26,8 @@ _TAKEN = {"model", "checkpoint", "out", "scheme", "group_size", "delegate", "etr
     *("calibration", "vad", "sign")
 }
 
+_STOCK = "xnnpack"  # whose files ExecuTorch's own runner reads
+
 
 def names_hearing(request: Request) -> bool:
     """Whether the request's model is a directory of one that hears."""
@@ -75,7 +77,7 @@ def _check(request: Request, out: Path, given: Collection[str]) -> Scheme:
                 f"--{name.replace('_', '-')} has no effect on a model that hears, which this is: "
                 "leave it out."
             )
-    if request.delegate != "cpu":
+    if request.delegate not in ("cpu", _STOCK):
         raise ExportError(
             f"{request.delegate} does not support models that hear yet: export with --delegate cpu."
         )
@@ -83,6 +85,11 @@ def _check(request: Request, out: Path, given: Collection[str]) -> Scheme:
     name = request.scheme if "scheme" in given else DEFAULT_SCHEME.name
     scheme = scheme_from_text(name, None, request.group_size, None)
     hearing_scheme(scheme)  # refuses what is not
+    if request.delegate == _STOCK and (name not in ("none", "rtn8") or request.vad is not None):
+        raise ExportError(
+            f"{_STOCK} takes a model that hears with --quant none or rtn8, and without --vad: "
+            "change these, or export with --delegate cpu."
+        )
     if request.calibration is not None and not scheme.needs_calibration:
         raise ExportError(
             f"--calibration {request.calibration} has no effect with {name}, which does not "

@@ -1,7 +1,7 @@
 """From a checkpoint to a `.pte` of speech to text: the complete export, in order."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,15 @@ from exporter.listener import SILENT, Listener
 from exporter.models.moonshine import FAMILY as MOONSHINE_FAMILY
 from exporter.models.moonshine_streaming import FAMILY as STREAMING_FAMILY
 from exporter.models.parakeet import FAMILY as PARAKEET_FAMILY
-from exporter.models.whisper import FAMILY, TextDecoder, Whisper, WhisperSpec, WindowEncoder
+from exporter.models.whisper import (
+    FAMILY,
+    JoinedEncoder,
+    StatefulDecoder,
+    TextDecoder,
+    Whisper,
+    WhisperSpec,
+    WindowEncoder,
+)
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import ModuleResult, export_made
 from exporter.module.source import Inputs, Made
@@ -89,6 +97,15 @@ def export_hearing(options: HearingOptions, listener: Listener = SILENT) -> Modu
 
 def _export(directory: Path, options: HearingOptions, listener: Listener) -> ModuleResult:
     scheme, source = hearing_scheme(options.scheme), _opened(directory, options.calibration)
+    stock = options.delegate != _DELEGATE
+    if stock:
+        if source.stock_methods is None:
+            raise ExportError(
+                f"{options.delegate} supports no {source.model_type} yet: export with --delegate "
+                "cpu."
+            )
+        if scheme.name != "none":
+            scheme = replace(scheme, method=replace(scheme.choice, rotation="none"))
     detector = {}
     if options.detector is not None:
         detector[SPEECH_DETECTOR] = speech_detector(options.detector, source)
@@ -104,10 +121,13 @@ def _export(directory: Path, options: HearingOptions, listener: Listener) -> Mod
 
     def make() -> Mapping[str, Made]:
         model = source.load()
+        if stock:
+            model.INTEGER_CONVOLUTIONS = ()  # only our delegate has them
         if scheme.name != "none":
             listener.stage("quantize")
             source.quantize(model, scheme, listener)
-        return {**source.methods(model), **detector}
+        methods = source.stock_methods if stock else None
+        return {**(methods or source.methods)(model), **detector}
 
     return export_made(
         module_options,
@@ -154,6 +174,7 @@ def _whisper(directory: Path, recordings: Path | None) -> HearingSource[Whisper]
         lambda: load(checkpoint),
         quantized,
         lambda model: methods_of(model, spec, settings),
+        lambda model: stock_methods_of(model, spec, settings),
     )
 
 
@@ -210,7 +231,23 @@ def methods_of(model: Whisper, spec: WhisperSpec, settings: Transcription) -> di
         *(layers(most), layers(most), layers(window), layers(window)),
     )
     decoder = TextDecoder(model, settings.asking_layers)
-    methods = {ENCODER: (WindowEncoder(model), features), TEXT_DECODER: (decoder, step)}
+    return _made({ENCODER: (WindowEncoder(model), features), TEXT_DECODER: (decoder, step)})
+
+
+def stock_methods_of(model: Whisper, spec: WhisperSpec, settings: Transcription) -> dict[str, Made]:
+    """Returns the methods that ExecuTorch's own Seq2SeqRunner calls, with examples."""
+    generator = torch.Generator().manual_seed(0)
+    window, joined = spec.max_source_positions, 2 * spec.decoder_layers * spec.d_model
+    features = torch.randn((1, spec.num_mel_bins, 2 * window), generator=generator)
+    states = torch.randn((1, window, joined), generator=generator)
+    step = torch.tensor([[settings.start]]), states, torch.zeros(1, dtype=torch.int64)
+    decoder = StatefulDecoder(model, spec)
+    return _made({ENCODER: (JoinedEncoder(model), (features,)), TEXT_DECODER: (decoder, step)})
+
+
+def _made(
+    methods: Mapping[str, tuple[torch.nn.Module, tuple[Any, ...]]],
+) -> dict[str, Made]:
     # The runtime refuses sound with a NaN; to look for one in caches, too, would cost each token.
     return {
         name: Made(module.eval(), Inputs(inputs), None, (), refuses_nan=False)

@@ -1,5 +1,6 @@
 """Stores the weights of a model that hears as integers."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -13,6 +14,7 @@ from exporter.models.whisper import Whisper
 from exporter.module.quantize_layers import LayerQuantizer, linears_of, round_convolution
 from quant.modules import QuantizedEmbedding, set_weight
 from quant.progress import ProgressCallback, ProgressMeter
+from quant.rotation.inputs import rotate_blocks
 from quant.rounding.nearest import round_weight
 from quant.scheme import EMBEDDING_PART, Scheme
 from quant.weight_type import WeightType
@@ -54,8 +56,13 @@ def quantize(
         quantizer.round(model)
     for name in model.INTEGER_CONVOLUTIONS:
         round_convolution(model.encoder, name)
-    rounded = round_weight(table.weight, type, "decoder.embed_tokens", scheme.choice)
-    model.decoder.embed_tokens = QuantizedEmbedding(rounded, table.embedding_dim)
+    # As the head, it has outliers in few columns.
+    rotated = scheme.choice.rotated(table.embedding_dim)
+    weight = rotate_blocks(table.weight, rotated)
+    rounded = round_weight(weight, type, "decoder.embed_tokens", scheme.choice)
+    model.decoder.embed_tokens = QuantizedEmbedding(
+        replace(rounded, rotated=rotated), table.embedding_dim
+    )
     meter.advance("decoder.embed_tokens", table.weight.numel())
 
 

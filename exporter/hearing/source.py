@@ -30,6 +30,7 @@ class HearingSource(Generic[Model]):
         load: returns it with its weights.
         quantize: stores its weights in place, by a scheme of hearing_scheme() that is not none.
         methods: returns the file's methods.
+        stock_methods: those that ExecuTorch's own runner calls; None: there are none.
     """
 
     model_type: str
@@ -39,6 +40,7 @@ class HearingSource(Generic[Model]):
     load: Callable[[], Model]
     quantize: Callable[[Model, Scheme, Listener], None]
     methods: Callable[[Model], Mapping[str, Made]]
+    stock_methods: Callable[[Model], Mapping[str, Made]] | None = None
 
 
 def open_model(directory: Path, family: Family[Spec]) -> Checkpoint[Spec]:

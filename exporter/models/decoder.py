@@ -306,7 +306,11 @@ class CausalLM(nn.Module):
         """Returns the context with the layers' own inputs, if the model has them."""
         if self.config.layer_input is None:
             return context
-        return context._replace(inputs=self.model.layer_inputs(tokens, x))
+        return context._replace(inputs=self.own_inputs(tokens, x))
+
+    def own_inputs(self, tokens: Tensor, x: Tensor) -> Tensor:
+        """Returns the layers' own inputs, as LayerInputTable makes them."""
+        return cast(Tensor, self.model.layer_inputs(tokens, x))
 
     def head(self, hidden: Tensor) -> Tensor:
         """Maps hidden states (..., hidden_size) after the last layer to logits (...,

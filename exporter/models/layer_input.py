@@ -40,10 +40,22 @@ class LayerInputTable(nn.Module):
         Returns:
             (batch, seq_len, layers * size).
         """
+        projected = self.projected(x)
+        return self.joined(projected, self.rows(tokens))
+
+    def projected(self, x: Tensor) -> Tensor:
+        """Returns what becomes of hidden states, (batch, seq_len, layers, size)."""
         projected = self.projection(x) * self.projection_scale
-        normed = self.norm(projected.unflatten(-1, (self.layers, self.size)))
-        rows = self.embedding(tokens) * self.rows_scale
-        return (normed.flatten(2) + rows) * 2**-0.5
+        normed: Tensor = self.norm(projected.unflatten(-1, (self.layers, self.size)))
+        return normed
+
+    def joined(self, projected: Tensor, rows: Tensor) -> Tensor:
+        """Joins what projected() and rows() return to what forward() does."""
+        return (projected.flatten(2) + rows) * 2**-0.5
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        """Returns the rows of tokens (batch, seq_len), scaled: (batch, seq_len, layers * size)."""
+        return self.embedding(tokens) * self.rows_scale
 
     def layer_by_layer(
         self, prefix: str, tokens: Tensor, x: Tensor, weights: WeightSource | None

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporter.errors import ExportError
-from exporter.models import siglip, siglip2
+from exporter.models import siglip2
 from exporter.models.families import language_fields
 from exporter.models.family import Family
 from exporter.models.fields import count, positive, refuse
@@ -50,15 +49,12 @@ _PARTS = {
 class TowerSpec(siglip2.TowerSpec):
     """
     Attributes:
-        theta: of the rotation, whose angles are those of the row in the first half of a head's
-            pairs, and those of the column in the second.
         axes: by which of a row's positions, in time, down and across, each pair of a head of the
             language model rotates; further pairs as the last, by that in time.
         deep: layers whose states are projected as well, in order: the language model adds what
             becomes of them behind its own first layers.
     """
 
-    theta: float
     axes: tuple[int, ...]
     deep: tuple[int, ...]
 
@@ -66,15 +62,6 @@ class TowerSpec(siglip2.TowerSpec):
     def row_size(self) -> int:
         """Of what is read in front of the language model's layers, and added behind some."""
         return self.text_size * (1 + len(self.deep))
-
-    @property
-    def head_dim(self) -> int:
-        return self.hidden_size // self.num_attention_heads
-
-    @property
-    def numbers(self) -> int:
-        """Of a patch, its place, and the cosines and sines of its angles."""
-        return super().numbers + 2 * self.head_dim
 
 
 def spec(config: Mapping[str, Any]) -> TowerSpec:
@@ -180,36 +167,12 @@ PARTS = ("visual",)  # of a checkpoint, by their names below model.
 FAMILY: Family[TowerSpec] = Family("qwen_sight", spec, stored)
 
 
-class Embeddings(siglip2.Embeddings):
-    """Of patches, and of their places among the learned ones."""
-
-    def __init__(self, spec: TowerSpec) -> None:
-        super().__init__(spec)
-        self.turned = 2 * spec.head_dim
-
-    def fit(self) -> None:
-        """Makes one linear of both, which also reads the angles, and gives them no weight."""
-        super().fit()
-        both = self.patch_embedding
-        both.weight = nn.Parameter(F.pad(both.weight, (0, self.turned)).contiguous())
-        both.in_features += self.turned
-
-
-class Vision(siglip.Siglip[Embeddings]):
-    def __init__(self, spec: TowerSpec) -> None:
-        super().__init__(spec, Embeddings(spec))
-        self.head_dim = spec.head_dim
-
-    def turns(self, pixels: Tensor) -> tuple[Tensor, ...]:
-        return pixels[:, :, -2 * self.head_dim :].unsqueeze(2).chunk(2, dim=-1)
-
-
 class Tower(nn.Module):
     """From a picture's patches to rows that a language model reads as it does tokens'."""
 
     def __init__(self, spec: TowerSpec) -> None:
         super().__init__()
-        self.vision_model = Vision(spec)
+        self.vision_model = siglip2.Vision(spec, siglip2.Embeddings(spec))
         self.connector = siglip2.Connector(spec, None)
         self.deepstack = nn.ModuleDict(
             {str(layer): siglip2.Connector(spec, spec.layer_norm_eps) for layer in spec.deep}
@@ -248,9 +211,10 @@ def place_weights(trained: int, height: int, width: int) -> Tensor:
     return torch.einsum("ya,xb->yxab", *sides).flatten(2)
 
 
-def angles(spec: TowerSpec, height: int, width: int) -> Tensor:
-    """Returns cosines and signed sines of the rotation, (height, width, 2 * head_dim)."""
-    half = spec.head_dim // 2
+def angles(spec: siglip2.PatchSpec, height: int, width: int) -> Tensor:
+    """Returns cosines and signed sines of the rotation, (height, width, 2 * turned)."""
+    assert spec.theta is not None
+    half = spec.turned // 2
     frequencies = 1.0 / spec.theta ** (torch.arange(0, half, 2, dtype=torch.float32) / half)
     down, across = (torch.outer(torch.arange(n).float(), frequencies) for n in (height, width))
     both = torch.cat([down[:, None].expand(-1, width, -1), across.expand(height, -1, -1)], dim=2)

@@ -1,7 +1,7 @@
 """SigLIP and what leads from it into a language model, as in SmolVLM and Idefics3: a picture's
 patches, layers of attention among all of them, and a projection of squares of patches."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -137,9 +137,17 @@ def read_image_token(config: Mapping[str, Any], text: Mapping[str, Any], default
     Raises:
         ExportError: it is not in the vocabulary.
     """
-    vocab_size, token = count(text, "vocab_size"), count(config, "image_token_id", default, 0)
+    return read_token(config, "image_token_id", default, count(text, "vocab_size"))
+
+
+def read_token(fields: Mapping[str, Any], name: str, default: int, vocab_size: int) -> int:
+    """
+    Raises:
+        ExportError: it is not in the vocabulary.
+    """
+    token = count(fields, name, default, 0)
     if token >= vocab_size:
-        raise ExportError(f"image_token_id is {token}, but vocab_size is {vocab_size}.")
+        raise ExportError(f"{name} is {token}, but vocab_size is {vocab_size}.")
     return token
 
 
@@ -220,9 +228,9 @@ class Embeddings(nn.Module):
 
 
 class Encoder(nn.Module):
-    def __init__(self, spec: LayerSizes) -> None:
+    def __init__(self, layers: Iterable[nn.Module]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Layer(spec) for _ in range(spec.num_hidden_layers))
+        self.layers = nn.ModuleList(layers)
 
 
 class Siglip(nn.Module, Generic[_Embeddings]):
@@ -231,8 +239,8 @@ class Siglip(nn.Module, Generic[_Embeddings]):
     def __init__(self, spec: LayerSizes, embeddings: _Embeddings) -> None:
         super().__init__()
         self.embeddings = embeddings
-        self.encoder = Encoder(spec)
-        self.post_layernorm = nn.LayerNorm(spec.hidden_size, eps=spec.layer_norm_eps)
+        self.encoder = Encoder(Layer(spec) for _ in range(spec.num_hidden_layers))
+        self.post_layernorm: nn.Module = nn.LayerNorm(spec.hidden_size, eps=spec.layer_norm_eps)
 
     def turns(self, pixels: Tensor) -> tuple[Tensor, ...]:
         """Returns what heads rotate by, as Attention takes it."""

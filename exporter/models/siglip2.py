@@ -30,18 +30,19 @@ _PLACES = {"vision_model.": "model.vision_tower.", "connector.": "model.multi_mo
 
 
 @dataclass(frozen=True, kw_only=True)
-class TowerSpec(SightSpec):
-    """The fields of vision_config, and others, by their names there.
+class PatchSpec(SightSpec):
+    """Of what reads pictures of any size, as patches.
 
     Attributes:
         trained: learned places of a side; those of patches are interpolated.
+        by_axis: whether a patch's place is a learned one of its column and one of its row instead.
+        theta: of the rotation, whose angles are those of the row in the first half of a head's
+            pairs, and those of the column in the second; None: heads do not rotate.
     """
 
     trained: int
-    projector_hidden_act: str
-    projector_hidden_size: int
-    projector_bias: bool
-    projector_use_layernorm: bool
+    by_axis: bool = False
+    theta: float | None = None
 
     @property
     def pixel_numbers(self) -> int:
@@ -49,9 +50,29 @@ class TowerSpec(SightSpec):
         return 3 * self.patch_size**2
 
     @property
+    def places(self) -> int:
+        """Learned ones."""
+        return 2 * self.trained if self.by_axis else self.trained**2
+
+    @property
+    def turned(self) -> int:
+        """Numbers of a head that rotate."""
+        return 0 if self.theta is None else self.hidden_size // self.num_attention_heads
+
+    @property
     def numbers(self) -> int:
-        """Of a patch and its place."""
-        return self.pixel_numbers + self.trained**2
+        """Of a patch, its place, and the cosines and sines of its angles."""
+        return self.pixel_numbers + self.places + 2 * self.turned
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerSpec(PatchSpec):
+    """The fields of vision_config, and others, by their names there."""
+
+    projector_hidden_act: str
+    projector_hidden_size: int
+    projector_bias: bool
+    projector_use_layernorm: bool
 
 
 def spec(config: Mapping[str, Any]) -> TowerSpec:
@@ -93,22 +114,39 @@ FAMILY: Family[TowerSpec] = Family("siglip2", spec, stored)
 class Embeddings(nn.Module):
     """Of patches, and of their places among the learned ones."""
 
-    def __init__(self, spec: TowerSpec) -> None:
+    def __init__(self, spec: PatchSpec, bias: bool = True) -> None:
         super().__init__()
-        self.patch_embedding = nn.Linear(spec.pixel_numbers, spec.hidden_size)
-        self.position_embedding = nn.Embedding(spec.trained**2, spec.hidden_size)
+        self.numbers = spec.numbers
+        self.patch_embedding = nn.Linear(spec.pixel_numbers, spec.hidden_size, bias)
+        self.position_embedding = nn.Embedding(spec.places, spec.hidden_size)
 
     def fit(self) -> None:
-        """Makes one linear of both, which reads a patch's pixels and the weights of its place."""
+        """Makes one linear of both, which reads a patch's pixels and the weights of its place, and
+        also its angles, and gives them no weight."""
         pixels, places = self.patch_embedding, self.position_embedding.weight
-        both = nn.Linear(pixels.in_features + len(places), pixels.out_features, device="meta")
-        both.weight = nn.Parameter(torch.cat([pixels.weight, places.T], 1).contiguous())
+        weight = torch.cat([pixels.weight, places.T], 1)
+        both = nn.Linear(self.numbers, pixels.out_features, device="meta")
+        padded = F.pad(weight, (0, self.numbers - weight.shape[1]))
+        both.weight = nn.Parameter(padded.contiguous())
         both.bias = pixels.bias
         self.patch_embedding = both
         del self.position_embedding
 
     def forward(self, patches: Tensor) -> Tensor:
         return self.patch_embedding(patches)
+
+
+class Vision(Siglip[Embeddings]):
+    """Whose heads may rotate."""
+
+    def __init__(self, spec: PatchSpec, embeddings: Embeddings) -> None:
+        super().__init__(spec, embeddings)
+        self.turned = spec.turned
+
+    def turns(self, pixels: Tensor) -> tuple[Tensor, ...]:
+        if self.turned == 0:
+            return ()
+        return pixels[:, :, -2 * self.turned :].unsqueeze(2).chunk(2, dim=-1)
 
 
 class Connector(nn.Module):
@@ -139,7 +177,7 @@ class Tower(nn.Module):
 
     def __init__(self, spec: TowerSpec) -> None:
         super().__init__()
-        self.vision_model = Siglip(spec, Embeddings(spec))
+        self.vision_model = Vision(spec, Embeddings(spec))
         self.connector = Connector(spec, _NORM_EPS if spec.projector_use_layernorm else None)
 
     def fit(self, side: int) -> None:

@@ -214,7 +214,8 @@ class Decoder(nn.Module):
 class Whisper(nn.Module):
     """All of its weights."""
 
-    INTEGER_CONVOLUTIONS = "conv1", "conv2"  # of the encoder: those that integers may store
+    # Of the encoder: those that integers may store.
+    INTEGER_CONVOLUTIONS: tuple[str, ...] = "conv1", "conv2"
 
     def __init__(self, spec: WhisperSpec) -> None:
         super().__init__()
@@ -278,3 +279,49 @@ class TextDecoder(nn.Module):
             if index in self.asking:
                 queries.append(query)
         return self.head(decoder.layer_norm(x)), new_keys, new_values, queries
+
+
+class JoinedEncoder(WindowEncoder):
+    """WindowEncoder with one output, as ExecuTorch's own runner takes it."""
+
+    def forward(self, features: Tensor) -> Tensor:  # type: ignore[override]
+        """Returns (1, max_source_positions, 2 * decoder_layers * d_model): the keys of each layer
+        of the decoder, then the values."""
+        keys, values = super().forward(features)
+        return torch.cat(keys + values, 2)
+
+
+class StatefulDecoder(nn.Module):
+    """TextDecoder that keeps the keys and values of the tokens before, as ExecuTorch's own runner
+    takes it. A text begins at position 0."""
+
+    def __init__(self, model: Whisper, spec: WhisperSpec) -> None:
+        super().__init__()
+        self.text_decoder = TextDecoder(model)
+        self.size, self.layers = spec.d_model, spec.decoder_layers
+        self.rows = spec.max_target_positions
+        self.register_buffer("places", torch.arange(self.rows + 1), persistent=False)
+        for index in range(2 * self.layers):
+            rows = torch.zeros(1, self.rows, self.size)
+            self.register_buffer(f"cache_{index}", rows, persistent=False)
+
+    def forward(self, token: Tensor, window: Tensor, cache_position: Tensor) -> Tensor:
+        """Returns the logits (1, 1, vocab_size).
+
+        Args:
+            token: int64 (1, 1).
+            window: what JoinedEncoder returns.
+            cache_position: int64 (1,), the tokens before.
+        """
+        places, count = self.get_buffer("places"), self.layers
+        seen = (places < cache_position) | (places == self.rows)  # the last is the token's own
+        bias = torch.where(seen, 0.0, -torch.inf)[None, None, None]
+        cached = [self.get_buffer(f"cache_{index}") for index in range(2 * count)]
+        joined = list(window.split(self.size, 2))
+        logits, keys, values, _ = self.text_decoder(
+            *(token, cache_position[None], bias, cached[:count], cached[count:]),
+            *(joined[:count], joined[count:]),
+        )
+        for rows, row in zip(cached, keys + values, strict=True):
+            rows.index_copy_(1, cache_position, row)
+        return logits  # type: ignore[no-any-return]

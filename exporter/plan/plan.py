@@ -12,6 +12,7 @@ from delegates.features import Feature
 from exporter.checkpoint import Checkpoint
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
+from exporter.models.text_decoder import token_row_size
 from exporter.options import ExportOptions
 from exporter.plan.cache_type import cached_bytes
 from exporter.seeing.sight import Sight
@@ -68,10 +69,17 @@ class Plan:
         return self.options.parts or self.sight is not None
 
     @property
+    def reads_pictures(self) -> bool:
+        """Whether the file says how pictures are read, for our own runner."""
+        return self.sight is not None and self.options.delegate == "cpu"
+
+    @property
     def row_size(self) -> int:
         """Numbers of a row that the second part reads."""
-        own = self.checkpoint.config.hidden_size
-        return own if self.sight is None else self.sight.spec.row_size
+        own = token_row_size(self.checkpoint.config)
+        if self.sight is None:
+            return own
+        return own + self.sight.spec.row_size - self.checkpoint.config.hidden_size
 
     @cached_property
     def spec(self) -> DecoderSpec:

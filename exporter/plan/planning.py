@@ -39,13 +39,16 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
             "chosen without rotation; --delegate cpu can, and loses less quality."
         )
     plan = read_plan(options, listener)
-    if options.sees and is_seeing(plan.checkpoint.directory):
-        scheme, images = _vision_scheme(options), options.calibration_images
+    if options.vision and is_seeing(plan.checkpoint.directory, options.delegate):
+        scheme, images = _vision_scheme(options, limits), options.calibration_images
         directory, context = plan.checkpoint.directory, plan.max_context_len
         sight = open_sight(directory, scheme, images, context, listener)
-        text = with_pictures(plan.text, sight.settings.text.place)
-        plan = replace(plan, sight=sight, text=text)
-        listener.note(picture_note(sight, plan.max_context_len))
+        plan = replace(plan, sight=sight)
+        if plan.reads_pictures:
+            plan = replace(plan, text=with_pictures(plan.text, sight.settings.text.place))
+            listener.note(picture_note(sight, plan.max_context_len))
+        else:
+            listener.note(_stock_note(sight))
         _require_unrotated_rows(plan)
         _require_whole_pictures(plan, sight)
     else:
@@ -129,10 +132,11 @@ def _drops_rotation(limits: Limits, scheme: Scheme) -> bool:
     return rotates and not limits.rotates
 
 
-def _vision_scheme(options: ExportOptions) -> Scheme:
-    """How what sees is stored."""
+def _vision_scheme(options: ExportOptions, limits: Limits) -> Scheme:
+    """How what sees is stored, as the delegate can."""
     own = Scheme("none") if options.scheme.name == "none" else DEFAULT_SCHEME
-    return window_scheme(options.vision_scheme or own, "--vision-quant", "what sees")
+    scheme = window_scheme(options.vision_scheme or own, "--vision-quant", "what sees")
+    return _scheme_for_delegate(limits, scheme)
 
 
 def _refuse_vision_options(options: ExportOptions) -> None:
@@ -150,6 +154,15 @@ def _refuse_vision_options(options: ExportOptions) -> None:
                 f"{option} {value} has no effect, as the file will not see: leave it out, or "
                 "export a model that reads pictures with --delegate cpu and without --no-vision."
             )
+
+
+def _stock_note(sight: Sight) -> str:
+    """How pictures are given to a file that our runner does not read them with."""
+    side = sight.settings.side
+    return (
+        "Stock ExecuTorch's MultimodalRunner calls this file's vision_encoder with normalized "
+        f"pixels (1, 3, {side}, {side}); build/runner reads pictures with --delegate cpu only."
+    )
 
 
 def _require_unrotated_rows(plan: Plan) -> None:

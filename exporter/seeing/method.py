@@ -31,18 +31,18 @@ from exporter.seeing.towers import shorter_of
 from exporter.text.prepare import Text
 from quant.integers import dequantized_once
 
-_DELEGATE = "cpu"
-
 
 @dataclass(frozen=True)
 class CapturedSight:
     """What sees, as a captured method.
 
     Attributes:
+        delegate: by name, as get_delegates() takes it.
         quality: None in float, or where no pictures could be read.
     """
 
     sight: Sight
+    delegate: str
     method: Method
     tried: Sequence[Sample]
     expected: Outputs
@@ -55,7 +55,9 @@ class CapturedSight:
         """
         with lowering(VISION_ENCODER):
             program = self.method.program
-            return lower_method(get_delegates(_DELEGATE), VISION_ENCODER, program, with_etrecord)
+            return lower_method(
+                get_delegates(self.delegate), VISION_ENCODER, program, with_etrecord
+            )
 
     def check(self, delegation: DelegationReport, path: Path) -> dict[str, Any]:
         """Compares the finished file with the module; returns what a report says of it.
@@ -63,7 +65,7 @@ class CapturedSight:
         Raises:
             ExportError: a number differs by more than rounding.
         """
-        delegates = get_delegates(_DELEGATE)
+        delegates = get_delegates(self.delegate)
         opened = partial(load_module, delegates, delegation.users, path)
         result = check_method(self.method, self.tried, self.expected, delegation, opened)
         agreement = result.agreement
@@ -85,21 +87,24 @@ class CapturedSight:
         return write_picture(settings, self.sight.spec, question)
 
 
-def capture_sight(sight: Sight, listener: Listener) -> CapturedSight:
+def capture_sight(sight: Sight, delegate: str, listener: Listener) -> CapturedSight:
     """Reads the weights, quantizes them as planned, and captures the method.
+
+    Args:
+        delegate: by name, as get_delegates() takes it.
 
     Raises:
         ExportError, QuantError: the weights cannot be read, or are not finite.
     """
-    made, quality = _made(sight, listener)
+    made, quality = _made(sight, delegate, listener)
     method = capture_method(VISION_ENCODER, made)
     tried = samples_of(method)
     with dequantized_once(made.module):
         expected = expected_outputs(method, tried)
-    return CapturedSight(sight, method, tried, expected, quality)
+    return CapturedSight(sight, delegate, method, tried, expected, quality)
 
 
-def _made(sight: Sight, listener: Listener) -> tuple[Made, RowQuality | None]:
+def _made(sight: Sight, delegate: str, listener: Listener) -> tuple[Made, RowQuality | None]:
     tower, quality = sight.load(), None
     made = partial(Made, tower, Inputs((sight.example(),)), None, shorter=shorter_of(sight.spec))
     if sight.scheme.name == "none":
@@ -107,7 +112,8 @@ def _made(sight: Sight, listener: Listener) -> tuple[Made, RowQuality | None]:
     listener.stage("quantize what sees")
     tiles = sight.tiles
     expected = None if tiles is None else rows_of(tower, tiles.measured)
-    quantize(tower, sight.scheme, () if tiles is None else tiles.calibrated, listener.progress)
+    calibrated = () if tiles is None else tiles.calibrated
+    quantize(tower, sight.scheme, calibrated, listener.progress, delegate == "cpu")
     if tiles is not None and expected is not None:
         with dequantized_once(tower):
             quality = measure_rows(expected, rows_of(tower, tiles.measured))

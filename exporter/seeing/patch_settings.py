@@ -1,5 +1,5 @@
-"""How a model reads pictures near their own sizes, from the fields of the processors of LFM2-VL
-and Qwen."""
+"""How a model reads pictures of any size, from the fields of the processors of LFM2-VL, Qwen and
+Gemma 4."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from exporter.errors import ExportError
 
 _MOST = 256  # of what runners read, but for rows
 _MOST_ROWS = 4096
+_MOST_POOLED = 560  # rows of a picture that becomes as large as it may
 _MOST_PIXELS = 1 << 24
 _MOST_BOUND = 2**40  # of pixels, where rows bound them too
 
@@ -115,6 +116,26 @@ def read_pixel_bounds(path: Path, fields: Mapping[str, Any], most_rows: int) -> 
     return PatchSettings(
         patch, square, least // area, most // area, 2.0, (), float(least), float(most)
     )
+
+
+def read_pooled_patches(path: Path, fields: Mapping[str, Any], most_rows: int) -> PatchSettings:
+    """Those of Gemma 4's processor, whose pictures become as large as a count of rows allows.
+
+    Args:
+        path: of the file, for errors.
+        most_rows: that a picture may become; the processor's own bound may allow fewer.
+
+    Raises:
+        ExportError: a field asks for something else.
+    """
+    counts = {"patch_size": 16, "pooling_kernel_size": 3, "max_soft_tokens": 280}
+    counts |= {name: fields[name] for name in counts if fields.get(name) is not None}
+    for name, value in counts.items():
+        most = _MOST_POOLED if name == "max_soft_tokens" else _MOST
+        if type(value) is not int or not 1 <= value <= most:
+            raise ExportError(f"{path} has {name} {value!r}; it must be from 1 to {most}.")
+    rows = min(counts["max_soft_tokens"], most_rows)
+    return PatchSettings(counts["patch_size"], counts["pooling_kernel_size"], 1, rows, 2.0)
 
 
 def _grids(least: int, most: int) -> tuple[tuple[int, int], ...]:

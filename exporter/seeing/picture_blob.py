@@ -4,14 +4,14 @@ import flatbuffers
 import numpy as np
 
 from exporter.file.flatbuffer_tables import Flag, Number, table
-from exporter.models import qwen_sight, siglip2
+from exporter.models import gemma4_sight, qwen_sight, siglip2
 from exporter.seeing.patch_settings import PatchSettings
 from exporter.seeing.picture_settings import PictureSettings
 from exporter.seeing.question import Question
 from exporter.seeing.towers import TowerSpec
 
 PICTURE = "thimble.picture"  # the name of the blob in a file
-_VERSION, _PATCH_VERSION, _TURNED_VERSION, _NEWEST_VERSION = 1, 2, 3, 4
+_VERSION, _PATCH_VERSION, _TURNED_VERSION, _BOTH_WAYS_VERSION, _NEWEST_VERSION = range(1, 6)
 _IDENTIFIER = b"THPI"
 _NO_QUESTION = Question()
 
@@ -34,7 +34,7 @@ def write_picture(
         )
     ]
     before = builder.CreateString(text.before_picture) if text.before_picture else None
-    if settings.patches is not None and isinstance(spec, siglip2.TowerSpec):
+    if settings.patches is not None and isinstance(spec, siglip2.PatchSpec):
         patches = _patches(builder, settings.patches, spec)
     version = _VERSION if patches is None else _PATCH_VERSION
     axes: int | None = None
@@ -45,7 +45,10 @@ def write_picture(
         version = _TURNED_VERSION
     row_place = builder.CreateString(text.row_place) if text.row_place else None
     if row_place is not None or spec.both_ways:
-        version = _NEWEST_VERSION
+        version = _BOTH_WAYS_VERSION
+    blank: Number | None = None
+    if isinstance(spec, gemma4_sight.TowerSpec):
+        version, blank = _NEWEST_VERSION, Number("Int32", spec.blank)
     root = table(
         builder,
         Number("Uint32", version),
@@ -65,19 +68,21 @@ def write_picture(
         question_place,
         row_place,
         Flag(spec.both_ways),
+        blank,
     )
     builder.Finish(root, file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 
 
-def _patches(builder: flatbuffers.Builder, patches: PatchSettings, spec: siglip2.TowerSpec) -> int:
-    turned: list[Number] = []
-    if isinstance(spec, qwen_sight.TowerSpec):
+def _patches(builder: flatbuffers.Builder, patches: PatchSettings, spec: siglip2.PatchSpec) -> int:
+    turned: list[Number | Flag] = []
+    if spec.theta is not None:
         turned = [
             Number("Float64", patches.least_pixels),
             Number("Float64", patches.most_pixels),
-            Number("Uint32", spec.head_dim),
+            Number("Uint32", spec.turned),
             Number("Float64", spec.theta),
+            *([Flag(True)] if spec.by_axis else []),
         ]
     grids = builder.CreateNumpyVector(np.array(patches.grids, np.uint32).reshape(-1))
     return table(

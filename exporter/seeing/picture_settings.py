@@ -15,6 +15,7 @@ from exporter.seeing.patch_settings import (
     PatchSettings,
     read_patch_settings,
     read_pixel_bounds,
+    read_pooled_patches,
 )
 
 _PROCESSOR, _PICTURES = "processor_config.json", "preprocessor_config.json"
@@ -22,11 +23,12 @@ _TOKENIZER = "tokenizer_config.json"
 _OF_PATCHES = "Lfm2VlImageProcessor"
 _OF_SQUARES = "Qwen2VLImageProcessor"
 _OF_ONE_SIZE = "Gemma3ImageProcessor"
+_OF_MEANS = "Gemma4ImageProcessor"
 _PROCESSORS = (
     *("Idefics3ImageProcessor", "SmolVLMImageProcessor"),
-    *(_OF_PATCHES, _OF_SQUARES, _OF_ONE_SIZE),
+    *(_OF_PATCHES, _OF_SQUARES, _OF_ONE_SIZE, _OF_MEANS),
 )
-_UNPADDED = (_OF_SQUARES, _OF_ONE_SIZE)
+_UNPADDED = (_OF_SQUARES, _OF_ONE_SIZE, _OF_MEANS)
 _SUFFIXES = ("Fast", "Pil")  # of the same one, by what computes it
 _MUST_BE = dict.fromkeys(("do_convert_rgb", "do_resize", "do_rescale", "do_normalize"), True)
 _FILTERS = {1: "Lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's numbers
@@ -89,12 +91,16 @@ def read_picture_settings(directory: Path, most_rows: int = 4096) -> PictureSett
             f"{path} has image_processor_type {kind}, but only {', '.join(_PROCESSORS)} are "
             "supported; --no-vision exports the language model alone."
         )
-    padded = {} if kind in _UNPADDED else {"do_pad": True}
-    for name, value in {**_MUST_BE, **padded}.items():
+    own = {} if kind in _UNPADDED else {"do_pad": True}
+    if kind == _OF_MEANS:
+        own = {"do_normalize": False}
+    for name, value in {**_MUST_BE, **own}.items():
         if fields.get(name, value) not in (value, None):
             raise ExportError(f"{path} has {name} {fields[name]}, but only {value} is supported.")
     if kind == _OF_SQUARES:
         return _settings_of_squares(directory, path, fields, most_rows)
+    if kind == _OF_MEANS:
+        return _settings_of_means(directory, path, fields, most_rows)
     if kind == _OF_ONE_SIZE:
         return _settings_of_one_size(directory, path, fields)
     if kind == _OF_PATCHES:
@@ -155,6 +161,36 @@ def _settings_of_squares(
         std=std,
         rows=None,
         text=PlaceText(names["image_token"]),
+        torch=True,
+        patches=patches,
+    )
+
+
+def _settings_of_means(
+    directory: Path, path: Path, fields: Mapping[str, Any], most_rows: int
+) -> PictureSettings:
+    """Those of Gemma 4, whose pictures torch resizes and rescales; the model does the rest, twice
+    what is above one half."""
+    patches = read_pooled_patches(path, fields, most_rows)
+    rescale = np.float32(_numbers(path, fields, "rescale_factor", 1 / 255, 1)[0])
+    names = _token_names(
+        directory,
+        {"boi_token": "<|image>", "eoi_token": "<image|>", "image_token": "<|image|>"},
+    )
+    return PictureSettings(
+        longest_edge=0,
+        side=math.isqrt(patches.most_rows) * patches.size * patches.square,
+        tiles=False,
+        filter=_filter(path, fields, {number: _FILTERS[number] for number in (2, 3)}, 3),
+        rescale=float(rescale),
+        mean=tuple(_STANDARD),
+        std=tuple(_STANDARD),
+        rows=None,
+        text=PlaceText(
+            names["image_token"],
+            before_picture=names["boi_token"],
+            after_picture=names["eoi_token"],
+        ),
         torch=True,
         patches=patches,
     )

@@ -17,20 +17,25 @@ from quant.weight_type import INT8_GROUPS
 
 @torch.no_grad()
 def quantize(
-    tower: Tower, scheme: Scheme, tiles: Sequence[Tensor], progress: ProgressCallback | None
+    tower: Tower,
+    scheme: Scheme,
+    tiles: Sequence[Tensor],
+    progress: ProgressCallback | None,
+    with_convolution: bool = True,
 ) -> None:
     """Replaces linears, and what embeds patches, in place.
 
     Args:
         scheme: of window_scheme().
         tiles: to calibrate on, for a scheme that needs it.
+        with_convolution: whether a convolution is replaced, too.
 
     Raises:
         QuantError: a weight holds a value that is not finite.
     """
     if scheme.type is None:
         return
-    _round_patches(tower.vision_model.embeddings)
+    _round_patches(tower.vision_model.embeddings, with_convolution)
     numbers = sum(linear.weight.numel() for linear in linears_of(tower).values())
     quantizer = LayerQuantizer(scheme, scheme.type, ProgressMeter(numbers, progress))
     if scheme.needs_calibration:
@@ -53,12 +58,12 @@ def _deepstack(tower: Tower) -> Mapping[str, nn.Module]:
     return dict(tower.deepstack) if isinstance(tower, qwen_sight.Tower) else {}
 
 
-def _round_patches(embeddings: nn.Module) -> None:
+def _round_patches(embeddings: nn.Module, with_convolution: bool) -> None:
     """In int8, whatever the type of linears is; a linear's in groups, since the numbers of places
     are others than those of pixels."""
     name = "patch_embedding"
     linear = getattr(embeddings, name)
     if isinstance(linear, nn.Linear):
         set_weight(embeddings, name, round_int8(linear.weight, name, INT8_GROUPS))
-    else:
+    elif with_convolution:
         round_convolution(embeddings, name)

@@ -16,7 +16,7 @@ from exporter.module.quantize_layers import linears_of
 from exporter.seeing.calibration import PICTURES, CalibrationTiles, read_tiles
 from exporter.seeing.picture_blob import write_picture
 from exporter.seeing.picture_settings import PictureSettings, read_picture_settings
-from exporter.seeing.towers import Tower, TowerSpec, example_of, kind_of, make_tower
+from exporter.seeing.towers import Tower, TowerSpec, example_of, fitted, kind_of, make_tower
 from quant.measure.size import Storage
 from quant.scheme import Scheme
 
@@ -85,6 +85,7 @@ def open_sight(
     spec = read_spec(directory, kind.family)
     settings = read_picture_settings(directory, max(context // 2, 1))
     _require_fitting(directory, spec, settings)
+    spec = fitted(spec, settings)
     files = open_files(directory)
     starts = tuple(f"{part}." for part in kind.parts)
     below = {name.removeprefix(_BELOW): name for name in stored_names(files)}

@@ -1,6 +1,6 @@
 """The kinds of what sees, each by the config's model_type."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,16 @@ from torch import Tensor
 
 from exporter.catalogue.seeing import SEEING
 from exporter.catalogue.weight_files import CONFIG
+from exporter.errors import ExportError
 from exporter.json_object import read_object
-from exporter.models import gemma_sight, qwen_sight, siglip, siglip2
+from exporter.models import gemma4_sight, gemma_sight, qwen_sight, siglip, siglip2
 from exporter.models.family import Family
 from exporter.module.shorter import Shorter
 from exporter.seeing.picture_settings import PictureSettings
 
-Tower = siglip.Tower | gemma_sight.Tower | siglip2.Tower | qwen_sight.Tower
-TowerSpec = siglip.TowerSpec | siglip2.TowerSpec | qwen_sight.TowerSpec
+OfPatches = siglip2.Tower | qwen_sight.Tower | gemma4_sight.Tower
+Tower = siglip.Tower | gemma_sight.Tower | OfPatches
+TowerSpec = siglip.TowerSpec | siglip2.TowerSpec | qwen_sight.TowerSpec | gemma4_sight.TowerSpec
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Kind:
 
 _KINDS = {
     "gemma_sight": Kind(gemma_sight.FAMILY, gemma_sight.PARTS),
+    "gemma4_sight": Kind(gemma4_sight.FAMILY, gemma4_sight.PARTS),
     "siglip": Kind(siglip.FAMILY, siglip.PARTS),
     "siglip2": Kind(siglip2.FAMILY, siglip2.PARTS),
     "qwen_sight": Kind(qwen_sight.FAMILY, qwen_sight.PARTS),
@@ -49,16 +52,36 @@ def make_tower(spec: TowerSpec) -> Tower:
         return gemma_sight.Tower(spec)
     if isinstance(spec, siglip.TowerSpec):
         return siglip.Tower(spec)
+    if isinstance(spec, gemma4_sight.TowerSpec):
+        return gemma4_sight.Tower(spec)
     if isinstance(spec, qwen_sight.TowerSpec):
         return qwen_sight.Tower(spec)
     return siglip2.Tower(spec)
+
+
+def fitted(spec: TowerSpec, settings: PictureSettings) -> TowerSpec:
+    """Returns the spec with as many learned places as pictures of these settings have.
+
+    Raises:
+        ExportError: the model has fewer.
+    """
+    if settings.patches is None or not isinstance(spec, gemma4_sight.TowerSpec):
+        return spec
+    along = settings.patches.most_rows * spec.scale_factor
+    if along > spec.trained:
+        raise ExportError(
+            f"position_embedding_size is {spec.trained}, but a picture of max_soft_tokens "
+            f"{settings.patches.most_rows} may have {along} patches in a row; take both from the "
+            "same model."
+        )
+    return replace(spec, trained=along)
 
 
 def example_of(spec: TowerSpec, settings: PictureSettings) -> Tensor:
     """Returns numbers of chance, as the module takes them; the most, where pictures differ."""
     generator = torch.Generator().manual_seed(0)
     shape = [3, settings.side, settings.side]
-    if isinstance(spec, siglip2.TowerSpec):
+    if isinstance(spec, siglip2.PatchSpec):
         shape = [most_rows(spec, settings) * spec.scale_factor**2, spec.numbers]
     return 2 * torch.rand(1, *shape, generator=generator) - 1
 
@@ -73,6 +96,6 @@ def most_rows(spec: TowerSpec, settings: PictureSettings) -> int:
 
 def shorter_of(spec: TowerSpec) -> Shorter | None:
     """Returns which inputs may have fewer rows than the example."""
-    if isinstance(spec, siglip2.TowerSpec):
+    if isinstance(spec, siglip2.PatchSpec):
         return Shorter("patches", ("patches",), spec.scale_factor**2)
     return None

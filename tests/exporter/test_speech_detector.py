@@ -1,6 +1,8 @@
 """Silero's detector of speech in the file of a model that hears: where it cuts, what is heard."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,11 @@ from support import hearing_models as models
 from support import published_nets as nets
 from support.exported import Quiet
 from support.hearing import RATE, spoken, transcribe, write_wav
+from support.moonshine_models import write_moonshine
 from support.moonshine_streaming_models import write_moonshine_streaming
+from support.parakeet_models import write_parakeet
 from support.real_models import recordings, unpack, whisper
+from support.servers import serving
 from support.speech_detectors import write_detector
 from support.tiers import soaked
 
@@ -21,6 +26,7 @@ from exporter.errors import ExportError
 from exporter.hearing.pipeline import HearingOptions, export_hearing
 from exporter.models.silero import CONTEXT, STATE, STEP, SpeechDetector
 from quant.scheme import Scheme
+from runtime import Transcriber
 
 
 def test_rows_give_what_the_published_net_gives_one_by_one() -> None:
@@ -54,23 +60,57 @@ def quiet(seconds: float) -> np.ndarray:
     return np.random.default_rng(2).normal(0, 0.002, int(RATE * seconds)).astype("<f4")
 
 
+def talk() -> np.ndarray:
+    parts = [
+        *(quiet(5), spoken(0.9, 500), quiet(0.3), spoken(0.6, 700), quiet(0.5)),
+        *(spoken(1.5, 900), quiet(4), spoken(0.4, 600), quiet(7)),
+    ]
+    return np.concatenate(parts)
+
+
+def check_times(segments: Any, expected: list[tuple[float, float]]) -> None:
+    times = [(segment["start"], segment["end"]) for segment in segments]
+    assert len(times) == len(expected), times
+    for (begin, end), (first, last) in zip(times, expected, strict=True):
+        assert max(abs(begin - first), abs(end - last)) <= 2 * STEP / RATE, times
+
+
 @pytest.mark.check
 def test_windows_begin_with_speech_and_end_in_pauses(
     detecting: Path, cpp_build: Path, tmp_path: Path
 ) -> None:
     """Windows are 2 s. Pauses are halved; of long ones, 0.4 s on each side stay."""
-    parts = [
-        *(quiet(5), spoken(0.9, 500), quiet(0.3), spoken(0.6, 700), quiet(0.5)),
-        *(spoken(1.5, 900), quiet(4), spoken(0.4, 600), quiet(7)),
-    ]
-    sound = write_wav(tmp_path / "x.wav", np.concatenate(parts))
+    sound = write_wav(tmp_path / "x.wav", talk())
     got = transcribe(cpp_build, detecting, "--audio", sound)
-    times = [(segment["start"], segment["end"]) for segment in got["segments"]]
     expected = [(4.6, 6.05), (6.05, 7.05), (7.05, 9.05), (12.4, 13.6)]
-    assert len(times) == len(expected)
-    step = STEP / RATE
-    for (begin, end), (first, last) in zip(times, expected, strict=True):
-        assert max(abs(begin - first), abs(end - last)) <= 2 * step, times
+    check_times(got["segments"], expected)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("write", [write_moonshine, write_parakeet])
+def test_other_models_of_windows(
+    write: Callable[[Path], Any], cpp_build: Path, tmp_path: Path
+) -> None:
+    """Windows are 3 s. All that reads the file hears the same parts."""
+    write(tmp_path)
+    detector = write_detector(tmp_path / "detector.safetensors")
+    options = HearingOptions(tmp_path, tmp_path / "w.pte", Scheme("none"), detector=detector)
+    pte = export_hearing(options, Quiet()).out
+    sound = write_wav(tmp_path / "x.wav", talk())
+    got = transcribe(cpp_build, pte, "--audio", sound)
+    check_times(got["segments"], [(4.6, 7.05), (7.05, 9.25), (12.4, 13.6)])
+    noise = write_wav(tmp_path / "noise.wav", quiet(6))
+    with Transcriber(pte) as transcriber:
+        heard = transcriber.transcribe(sound, fallback=False)
+        assert [one.tokens for one in heard.segments] == [
+            tuple(one["tokens"]) for one in got["segments"]
+        ]
+        expected = [transcriber.transcribe(file).text for file in (sound, noise)]
+    assert expected[0] and expected[1] == ""
+    with serving(f"w={pte}") as server:
+        create = server.client().audio.transcriptions.create
+        texts = [create(model="w", file=file).text for file in (sound, noise)]
+    assert texts == expected
 
 
 @pytest.mark.check

@@ -135,10 +135,11 @@ def test_a_ragged_input_is_padded(group_size: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("width", [64, 70])
-def test_an_embedding_gathers_rows_of_the_table(bits: int, width: int) -> None:
+@pytest.mark.parametrize(("width", "rotated"), [(64, 0), (70, 0), (64, 32)])
+def test_an_embedding_gathers_rows_of_the_table(bits: int, width: int, rotated: int) -> None:
     table = torch.randn(50, width)
     weight = round_int8(table, "t") if bits == 8 else round_groups(table, 4, 32, "t", RTN)
+    weight = replace(weight, rotated=rotated)
     tokens = torch.tensor([[0, 49, 7], [7, 7, 3]])
     rows = QuantizedEmbedding(weight, width)(tokens)
     assert rows.dtype == torch.float32

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from executorch.exir._serialize._program import deserialize_pte_binary
 from PIL import Image
-from support import patched_models
+from support import gemma4_sight_models, patched_models
 from support.compressed_sound import flac, silent_mp3
 from support.fuzz_constraints import constraints
 from support.random_tokenizers import first_random_tokenizer
@@ -35,11 +35,12 @@ from exporter.file.signing import sign
 from exporter.hearing.log_mel import LogMelSettings, write_log_mel
 from exporter.hearing.transcription import Transcription, write_transcription
 from exporter.hearing.waveform import WaveformSettings, write_waveform
-from exporter.models import siglip2
+from exporter.models import gemma4_sight, siglip2
 from exporter.seeing.patch_settings import PatchSettings
 from exporter.seeing.picture_blob import write_picture
 from exporter.seeing.picture_settings import PictureSettings, PlaceText
 from exporter.seeing.question import Question
+from exporter.seeing.towers import fitted
 from exporter.tokenizer import compile_tokenizer
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "chat_templates"
@@ -196,9 +197,12 @@ def settings() -> list[bytes]:
         for one in patches
     ]
     tiled = PictureSettings(64, 16, True, 1, 1 / 255, (0.5,) * 3, (0.5,) * 3, 4, text)
+    pooled = replace(seeing[0], side=24, tiles=False, patches=PatchSettings(4, 3, 1, 4, 2.0))
+    by_axis = gemma4_sight.FAMILY.spec(gemma4_sight_models.config().to_dict())
     one_size = replace(tiled, longest_edge=0, tiles=False, text=replace(text, row_place="<row>"))
     return [
         write_picture(one_size, replace(tower, both_ways=True)),
+        write_picture(pooled, fitted(by_axis, pooled)),
         *(
             write_picture(one, tower, Question("Look: ", "?", "<image>"))
             for one in (*seeing, tiled)

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
 
+from exporter.models.norm import RMSNorm
+
 BATCH = Dim("batch", min=1, max=3)
 
 
@@ -158,11 +160,13 @@ def make_recalling() -> Any:
 
 
 class Norming(nn.Module):
-    """Norms of groups of channels, of numbers far from zero."""
+    """Norms of groups of channels, of numbers far from zero, and RMSNorms of heads."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sound = nn.Conv1d(4, 12, 3, padding=1)
+        self.heads, self.unweighted = RMSNorm(4, 1e-6), RMSNorm(4, 1e-6, weighted=False)
+        nn.init.normal_(self.heads.weight)
         self.one, self.groups = nn.GroupNorm(1, 12), nn.GroupNorm(3, 12)
         self.plain = nn.GroupNorm(4, 12, affine=False)
         self.each, self.all = nn.InstanceNorm1d(12), nn.InstanceNorm1d(12, affine=True)
@@ -174,6 +178,8 @@ class Norming(nn.Module):
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
         x = self.sound(features)
         y = self.one(x) + self.groups(x)
+        heads = y.transpose(1, 2).unflatten(2, (3, 4))
+        y = y + (self.heads(heads) * self.unweighted(heads)).flatten(2).transpose(1, 2)
         return y, self.plain(x).transpose(1, 2), F.relu(self.each(x)), self.all(features[:, :1] + x)
 
 

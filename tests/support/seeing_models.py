@@ -30,11 +30,15 @@ TEMPLATE = (
 )
 
 
+def alphabet() -> list[str]:
+    """How the tokenizer writes bytes, in the order of their tokens."""
+    return sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+
+
 def _tokenizer() -> tokenizers.Tokenizer:
-    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {text: number for number, text in enumerate(alphabet)}
+    vocabulary = {text: number for number, text in enumerate(alphabet())}
     newline = "\u010a"  # as ByteLevel writes it
-    vocabulary[2 * newline] = len(alphabet)
+    vocabulary[2 * newline] = len(vocabulary)
     library = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [(newline, newline)]))
     library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = tokenizers.decoders.ByteLevel()

@@ -9,6 +9,7 @@ from torch.fx import Node
 from delegates.op_list.graph import args_of, shape_of
 from delegates.op_list.layout import Format
 from delegates.op_list.matrix import Matrix, MatrixSource
+from delegates.op_list.ops.linear import rotation_refused
 from delegates.op_list.ops.op import Field, Matchers, Op, Places, Values
 from delegates.op_list.ops.storage import quantized_source
 from delegates.op_list.refused import Refused
@@ -17,14 +18,25 @@ from delegates.op_list.rows import is_rows, said_shape
 
 @dataclass(eq=False, kw_only=True)
 class Embedding(Op):
+    """
+    Attributes:
+        rotated: size of the blocks in which the matrix's rows are rotated, and are rotated back; 0:
+            they are not.
+    """
+
     MATRICES: ClassVar = {"matrix": ""}
     BY_SAMPLE: ClassVar = True
 
     tokens: Node
     matrix: Matrix
+    rotated: int = 0
+
+    @property
+    def version(self) -> int:
+        return 14 if self.rotated else self.VERSION
 
     def fields(self, places: Places) -> list[Field]:
-        return [places.weight(self.matrix), places.slot(self.output)]
+        return [places.weight(self.matrix), places.slot(self.output), self.rotated]
 
 
 def match_float(node: Node, values: Values) -> Embedding | Refused:
@@ -35,11 +47,18 @@ def match_float(node: Node, values: Values) -> Embedding | Refused:
 
 
 def match_quantized(node: Node, values: Values) -> Embedding | Refused:
-    tokens, table, scales, columns, bits, group_size, levels = args_of(node)
+    tokens, table, scales, columns, bits, group_size, levels, *rest = args_of(node)
+    rotated = rest[0] if rest else 0
+    turned = rotation_refused(columns, rotated)
+    if turned is not None:
+        return turned
     source = quantized_source(table, scales, columns, bits, group_size, levels)
     if isinstance(source, Refused):
         return source
-    return _embedding(node, tokens, source, values)
+    op = _embedding(node, tokens, source, values)
+    if isinstance(op, Embedding):
+        op.rotated = rotated
+    return op
 
 
 def _embedding(

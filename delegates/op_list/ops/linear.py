@@ -127,7 +127,7 @@ def match_quantized(node: Node, values: Values) -> Linear | Refused:
 
 
 def rotation_refused(columns: int, rotated: int) -> Refused | None:
-    """Returns why a linear cannot rotate its input so; None if it can."""
+    """Returns why columns cannot be rotated so; None if they can."""
     if not rotated or rotated in ROTATED and columns % rotated == 0:
         return None
     return Refused(

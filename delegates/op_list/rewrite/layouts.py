@@ -114,6 +114,25 @@ class Layouts:
         """Rows of some width that have a value's numbers in the order of an index."""
         return None if index is None else self.settling.rows(node, index, width)
 
+    def heads(self, beside: Node, source: Any) -> tuple[Node, torch.Size] | None:
+        """A value (batch, rows, heads, head_dim) whose heads are side by side in a row, and its
+        sizes; None if it is none."""
+        placed = self.of_each_sample(source)
+        if placed is None or placed.index.dim() != 4:
+            return None
+        _, height, heads, dim = placed.index.shape
+        rows = self.rows(beside, placed, heads * dim)
+        if rows is None:
+            return None
+        sizes = [-1, height, heads, dim]
+        return self.editing.call(beside, _aten.reshape.default, rows, sizes), placed.index.shape
+
+    def side_by_side(self, beside: Node, heads: Node, sizes: torch.Size) -> Placed:
+        """What became of heads() of some sizes, as rows again."""
+        _, height, count, dim = sizes
+        rows = self.editing.call(beside, _aten.reshape.default, heads, [-1, height, count * dim])
+        return self.natural(rows, sizes)
+
     def natural(self, rows: Node, shape: Any) -> Placed:
         """Rows whose numbers are those of a shape in its order, whose batch is in front."""
         return Placed(rows, torch.arange(prod(shape)).view(tuple(shape)))

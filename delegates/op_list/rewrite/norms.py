@@ -1,4 +1,7 @@
-"""LayerNorm over the last dimension, whole, and norms of groups of channels as LayerNorms."""
+"""LayerNorm over the last dimension, whole, norms of groups of channels as LayerNorms, and RMSNorm
+of heads."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,6 +73,63 @@ def norm_channels(layouts: Layouts, node: Node) -> Placed | None:
     if weight is not None:
         result = multiplied(layouts, node, result, weight)
     return result if bias is None else result and added(layouts, node, result, bias)
+
+
+def norm_heads(layouts: Layouts, node: Node) -> Placed | None:
+    """RMSNorm of heads (batch, rows, heads, head_dim), x * rsqrt(mean(x^2) + eps), or of such a
+    norm what a weight makes: as it is spelled out, over rows in which heads are side by side."""
+    if node.target is not _aten.mul.Tensor:
+        return None
+    for x, factor in (args_of(node), args_of(node)[::-1]):
+        eps = _eps_of(x, factor)
+        found = None if eps is None else layouts.heads(node, x)
+        if found is not None:
+            heads, sizes = found
+            return layouts.side_by_side(node, _normed(layouts.editing, node, heads, eps), sizes)
+        placed = layouts.place(x)
+        normed = None if placed is None else _plain_norm(placed.rows)
+        known = layouts.editing.constants.get(factor) if isinstance(factor, Node) else None
+        if placed is None or normed is None or known is None:
+            continue
+        if known.shape == normed.meta["val"].shape[3:]:
+            weighted = layouts.editing.call(node, _aten.mul.Tensor, normed, factor)
+            return layouts.side_by_side(node, weighted, placed.index.shape)
+    return None
+
+
+def _eps_of(x: Any, factor: Any) -> Any:
+    """Of a factor rsqrt(mean(x^2) + eps) of each head; None if it is none."""
+    steps = _aten.rsqrt.default, _aten.add.Tensor, _aten.mean.dim, _aten.pow.Tensor_Scalar
+    eps = None
+    for step in steps:
+        if not isinstance(factor, Node) or factor.target is not step or factor.kwargs:
+            return None
+        factor, *rest = args_of(factor)
+        if step is _aten.add.Tensor:
+            (eps,) = rest
+        elif step is _aten.mean.dim and (rest[1:] != [True] or list(rest[0]) not in ([-1], [3])):
+            return None
+        elif step is _aten.pow.Tensor_Scalar and rest != [2]:
+            return None
+    is_of_heads = factor is x and is_float(x, 4) and isinstance(eps, float)
+    return eps if is_of_heads else None
+
+
+def _normed(editing: Editing, beside: Node, heads: Node, eps: float) -> Node:
+    square = editing.call(beside, _aten.pow.Tensor_Scalar, heads, 2)
+    mean = editing.call(beside, _aten.mean.dim, square, [-1], True)
+    total = editing.call(beside, _aten.add.Tensor, mean, eps)
+    factor = editing.call(beside, _aten.rsqrt.default, total)
+    return editing.call(beside, _aten.mul.Tensor, heads, factor)
+
+
+def _plain_norm(rows: Node) -> Node | None:
+    """The norm of heads that _normed() wrote, if rows are it with heads side by side."""
+    heads = args_of(rows)[0] if rows.target is _aten.reshape.default else None
+    if heads is None or heads.target is not _aten.mul.Tensor:
+        return None
+    factor = args_of(heads)[1]
+    return heads if isinstance(factor, Node) and factor.target is _aten.rsqrt.default else None
 
 
 def _numbers(layouts: Layouts, node: Node, placed: Placed, channels: Tensor | None) -> Node | None:

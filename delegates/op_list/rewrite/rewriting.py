@@ -15,7 +15,7 @@ from delegates.op_list.rewrite.convolving import convolve, convolve_integers, me
 from delegates.op_list.rewrite.editing import Editing, is_float, value_of
 from delegates.op_list.rewrite.folding import BATCH_NORMS
 from delegates.op_list.rewrite.layouts import Layouts
-from delegates.op_list.rewrite.norms import CHANNEL_NORMS, norm_channels
+from delegates.op_list.rewrite.norms import CHANNEL_NORMS, norm_channels, norm_heads
 from delegates.op_list.rewrite.places import (
     Placed,
     batch_dim,
@@ -198,6 +198,9 @@ class Rewriting(Layouts):
     def _binary(self, node: Node) -> Placed | None:
         if node.kwargs or not is_float(node) or len(node.args) != 2:
             return None
+        normed = norm_heads(self, node)
+        if normed is not None:
+            return normed
         left, right = args_of(node)
         adds = node.target in (_aten.add.Tensor, _aten.sub.Tensor)
         inverse = node.target in (_aten.sub.Tensor, _aten.div.Tensor)
@@ -261,9 +264,7 @@ class Rewriting(Layouts):
         found = self._by_heads(node, count)
         if found is None:
             return None
-        turned, (samples, height, heads, dim) = found
-        back = self.editing.call(node, _aten.reshape.default, turned, [-1, height, heads * dim])
-        return self.natural(back, (samples, height, heads, dim))
+        return self.side_by_side(node, *found)
 
     def _scored(self, node: Node) -> Placed | None:
         """Scores (batch, heads * rows, rows) of heads."""
@@ -273,20 +274,12 @@ class Rewriting(Layouts):
     def _by_heads(self, node: Node, count: int = 1) -> tuple[Node, torch.Size] | None:
         """An operator of `count` heads (batch, rows, heads, head_dim) and of constants, and the
         first heads' sizes; None if they are none."""
-        sizes, settled = [], []
-        for source in node.args[:count]:
-            placed = self.of_each_sample(source)
-            if placed is None or placed.index.dim() != 4:
-                return None
-            _, height, heads, dim = placed.index.shape
-            rows = self.rows(node, placed, heads * dim)
-            if rows is None:
-                return None
-            shape = [-1, height, heads, dim]
-            settled.append(self.editing.call(node, _aten.reshape.default, rows, shape))
-            sizes.append(placed.index.shape)
-        rest = node.args[count:]
-        return self.editing.call(node, node.target, *settled, *rest), sizes[0]
+        found = [self.heads(node, source) for source in node.args[:count]]
+        known = [one for one in found if one is not None]
+        if len(known) < count:
+            return None
+        settled, rest = [heads for heads, _ in known], node.args[count:]
+        return self.editing.call(node, node.target, *settled, *rest), known[0][1]
 
     def _by_matrix(self, node: Node) -> Placed | None:
         """A product with a constant matrix."""

@@ -16,7 +16,7 @@ from exporter.models.rotary_config import rotary, whole_heads
 from exporter.models.spec import AttentionSpec, DecoderSpec, LayerInputSpec, LayerSpec, Norms
 from exporter.models.tensor_layout import Stored
 
-_DEFAULTS = {
+DEFAULTS = {
     **gemma2.DEFAULTS,
     "vocab_size": 262144,
     "num_hidden_layers": 30,
@@ -57,7 +57,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     given = {name: value for name, value in config.items() if value is not None}
     if "per_layer_config" in config:  # null is not absent: no layer differs
         given["per_layer_config"] = config["per_layer_config"] or {}
-    fields = {**_DEFAULTS, **given, "rope_scaling": None}  # which no Gemma 4 reads
+    fields = {**DEFAULTS, **given, "rope_scaling": None}  # which no Gemma 4 reads
     if flag(fields, "enable_moe_block"):
         raise ExportError(
             "enable_moe_block true is not supported: it adds experts to feed-forward parts; take a "

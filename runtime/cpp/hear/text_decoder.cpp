@@ -30,6 +30,11 @@ Result<std::unique_ptr<TextDecoder>> TextDecoder::load(TensorProgram& program,
   const Result<const MethodSignature*> decoder = program.find("text_decoder");
   if (!decoder.ok()) return decoder.status();
   std::unique_ptr<TextDecoder> loaded(new TextDecoder(program, *encoder, *decoder));
+  if ((*decoder)->inputs.size() == kFirst) {  // it keeps its caches itself
+    return Status::error(program.file().path() +
+                         " is for ExecuTorch's own Seq2SeqRunner: export it with --delegate cpu to "
+                         "run it here");
+  }
   if (!loaded->fits(settings)) {
     return Status::error(program.file().path() +
                          " has an encoder and a text_decoder that do not fit each other: export "

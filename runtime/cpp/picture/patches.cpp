@@ -30,7 +30,15 @@ std::vector<double> shares_between_ends(size_t from, size_t to) {
   return all;
 }
 
+/// 1 at the place of each of `count`, and at no other.
+std::vector<double> one_each(size_t count, size_t places) {
+  std::vector<double> all(count * places);
+  for (size_t i = 0; i < count; ++i) all[i * places + i] = 1;
+  return all;
+}
+
 std::vector<double> places_of(size_t count, const PatchSettings& patches) {
+  if (patches.by_axis) return one_each(count, patches.places);
   return patches.turned > 0 ? shares_between_ends(patches.places, count)
                             : shares(patches.places, count, Filter::kBilinear);
 }
@@ -62,9 +70,33 @@ class Turns {
   std::vector<float> frequencies_;
 };
 
+/// The largest of its ratio of sides that has at most most_rows squares. Quotients are rounded as
+/// they are in transformers.
+Size largest_whole(Size picture, const PatchSettings& patches) {
+  const size_t unit = patches.unit(), most = patches.most_rows;
+  const double area = real(picture.width) * real(picture.height);
+  const double factor = std::sqrt(pixels_of(most, unit) / area);
+  const auto units = [&](size_t length) {
+    return static_cast<size_t>(std::floor(factor * real(length) / real(unit)));
+  };
+  const auto beside = [&](size_t longer, size_t shorter) {
+    return std::clamp<size_t>(longer / shorter, 1, most);
+  };
+  size_t width = units(picture.width), height = units(picture.height);
+  if (height == 0) {
+    height = 1;
+    width = beside(picture.width, picture.height);
+  } else if (width == 0) {
+    width = 1;
+    height = beside(picture.height, picture.width);
+  }
+  return {width * unit, height * unit};
+}
+
 }  // namespace
 
 Size size_of_whole(Size picture, const PatchSettings& patches) {
+  if (patches.by_axis) return largest_whole(picture, patches);
   const size_t unit = patches.unit();
   const double area = real(picture.width) * real(picture.height);
   const double least = patches.least_pixels, most = patches.most_pixels;
@@ -125,10 +157,14 @@ void write_patches(const Picture& picture, Size part, size_t left, size_t top,
       const uint8_t* byte = &picture.pixels[3 * (line * picture.width + left + column * size)];
       for (size_t i = 0; i < 3 * size; ++i) *numbers++ = normalized[i % 3][*byte++];
     }
-    for (size_t y = 0; y < places; ++y) {
-      for (size_t x = 0; x < places; ++x) {
-        *numbers++ = static_cast<float>(down[row * places + y] * across[column * places + x]);
-      }
+    const double *of_row = &down[row * places], *of_column = &across[column * places];
+    const auto write = [&](double share) { *numbers++ = static_cast<float>(share); };
+    if (patches.by_axis) {
+      std::for_each(of_column, of_column + places, write);
+      std::for_each(of_row, of_row + places, write);
+    }
+    for (size_t y = 0; y < places && !patches.by_axis; ++y) {
+      for (size_t x = 0; x < places; ++x) write(of_row[y] * of_column[x]);
     }
     numbers = turns.write(row, column, numbers);
   };

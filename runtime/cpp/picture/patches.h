@@ -19,7 +19,8 @@ using Normalized = std::array<std::array<float, 256>, 3>;
 
 /// The size of a whole picture that is read as patches: near its own, within the bounds of rows,
 /// and of whole squares, as the image processors of LFM2-VL and, with rotation, Qwen in
-/// transformers choose it. One so long that its processor fails is made shorter.
+/// transformers choose it. One so long that its processor fails is made shorter. With places by
+/// axis it is as large as the bound of rows allows, as for Gemma 4.
 Size size_of_whole(Size picture, const PatchSettings& patches);
 
 /// How many tiles of `side` pixels a picture is cut into; none if it is small.

@@ -10,7 +10,8 @@
 namespace thimble {
 namespace {
 
-constexpr uint32_t kVersion = 1, kPatchVersion = 2, kTurnedVersion = 3, kNewestVersion = 4;
+constexpr uint32_t kVersion = 1, kPatchVersion = 2, kTurnedVersion = 3, kBothWaysVersion = 4,
+                   kNewestVersion = 5;
 constexpr uint32_t kMostSide = 4096, kMostPatch = 256, kMostTurned = 1024, kMostAxes = 4096;
 constexpr uint32_t kMostTiles = 64;               // side by side
 constexpr size_t kMostPlaces = size_t{1} << 16;   // bytes, of the text of a tile
@@ -42,7 +43,8 @@ enum Field {
   kAxes,
   kQuestionPlace,
   kRowPlace,
-  kBothWays
+  kBothWays,
+  kBlank
 };
 
 enum PatchField {
@@ -56,7 +58,8 @@ enum PatchField {
   kPixelsAtLeast,
   kPixelsAtMost,
   kTurned,
-  kTheta
+  kTheta,
+  kByAxis
 };
 
 Status damaged(const std::string& what) {
@@ -90,9 +93,13 @@ bool read_patches(const FlatbufferTable& table, PatchSettings* patches) {
   patches->most_pixels = pixels(kPixelsAtMost, patches->most_rows);
   patches->turned = table.scalar<uint32_t>(kTurned);
   patches->theta = table.scalar<double>(kTheta);
+  patches->by_axis = table.scalar<uint8_t>(kByAxis) != 0;
+  // Where places are of an axis, there is one for each patch of the longest row of a whole.
+  const size_t most_places = patches->by_axis ? patches->most_rows * patches->square : kMostPatch;
   const auto within = [](size_t number, size_t most) { return number >= 1 && number <= most; };
   return within(patches->size, kMostPatch) && within(patches->square, kMostPatch) &&
-         within(patches->unit(), kMostSide) && within(patches->places, kMostPatch) &&
+         within(patches->unit(), kMostSide) && within(patches->places, most_places) &&
+         (!patches->by_axis || (patches->places == most_places && patches->grids.empty())) &&
          within(patches->most_rows, kMostSide) && patches->least_rows <= patches->most_rows &&
          patches->least_pixels >= 0 && patches->least_pixels <= patches->most_pixels &&
          patches->most_pixels < static_cast<double>(patches->most_rows + 1) * area &&
@@ -132,10 +139,14 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   settings.row_place = table.string(kRowPlace);
   settings.both_ways = table.scalar<uint8_t>(kBothWays) != 0;
   const auto longest = table.scalar<uint32_t>(kLongestEdge), side = table.scalar<uint32_t>(kSide);
-  const bool is_newest = !settings.row_place.empty() || settings.both_ways;
+  settings.blank = table.scalar<int32_t>(kBlank);
+  const bool is_newest =
+      (patches.valid() && patches.scalar<uint8_t>(kByAxis) != 0) || settings.blank != 0;
+  const bool is_of_rows = !settings.row_place.empty() || settings.both_ways;
   const bool is_turned = (patches.valid() && patches.scalar<uint32_t>(kTurned) > 0) ||
                          axes.size() > 0 || !settings.question_place.empty();
   const uint32_t newest = is_newest         ? kNewestVersion
+                          : is_of_rows      ? kBothWaysVersion
                           : is_turned       ? kTurnedVersion
                           : patches.valid() ? kPatchVersion
                                             : kVersion;
@@ -144,7 +155,7 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   if (!version.ok()) return version;
   if (patches.valid() && !read_patches(patches, &settings.patches)) return damaged("its patches");
   settings.tiles = table.scalar<uint8_t>(kTiles) != 0;
-  if ((longest < 1 && !patches.valid() && (settings.tiles || !is_newest)) || longest > kMostSide ||
+  if ((longest < 1 && !patches.valid() && (settings.tiles || !is_of_rows)) || longest > kMostSide ||
       side < 1 || side > kMostSide || longest > uint64_t{kMostTiles} * side) {
     return damaged("a tile of " + std::to_string(side) + " pixels");
   }

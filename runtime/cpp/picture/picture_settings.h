@@ -21,12 +21,15 @@ struct PatchSettings {
   std::vector<std::pair<size_t, size_t>> grids;  ///< columns and rows of tiles, in order
   size_t places = 0;                             ///< learned ones of a side
   double least_pixels = 0, most_pixels = 0;      ///< the bounds of rows, where no others are given
-  size_t turned = 0;  ///< numbers that rotate by row and column, of a head; 0: none do
-  double theta = 0;   ///< of this rotation
+  bool by_axis = false;  ///< a patch's place is one of its column and one of its row instead
+  size_t turned = 0;     ///< numbers that rotate by row and column, of a head; 0: none do
+  double theta = 0;      ///< of this rotation
 
   size_t unit() const { return size * square; }  ///< a square's side, pixels
   /// Of a patch: pixels, places, cosines and sines.
-  size_t numbers() const { return 3 * size * size + places * places + 2 * turned; }
+  size_t numbers() const {
+    return 3 * size * size + (by_axis ? 2 * places : places * places) + 2 * turned;
+  }
 };
 
 /// How a model reads pictures, and what stands for them in a text (exporter/schemas/picture.fbs).
@@ -55,6 +58,8 @@ struct PictureSettings {
   std::vector<uint8_t> axes;
   /// Whether the rows of a picture attend to those behind them, too, of the same picture.
   bool both_ways = false;
+  /// The token whose numbers stand behind those of a row, where a token's row has more.
+  int32_t blank = 0;
 
   /// What stands in a text for a picture of so many rows and columns of tiles; 0: the whole alone.
   /// \param rows_of_whole of numbers, that it becomes.

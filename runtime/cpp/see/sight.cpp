@@ -93,9 +93,14 @@ Status Sight::read_width() {
   if (embedding && embedding->num_outputs() == 1) {
     token_width_ = row_width(embedding->output_tensor_meta(0));
   }
-  if (width_ > 0 && token_width_ > 0 && token_width_ <= width_) return {};
-  return Status::error(program_.file().path() + " has no methods " + kEmbedding +
-                       "(tokens) -> rows and " + kDecoder +
+  const auto encoder = program_.meta(kEncoder);
+  if (encoder && encoder->num_outputs() == 1) {
+    seen_width_ = row_width(encoder->output_tensor_meta(0));
+  }
+  const auto fits = [this](size_t width) { return width > 0 && width <= width_; };
+  if (fits(token_width_) && fits(seen_width_)) return {};
+  return Status::error(program_.file().path() + " has no methods " + kEncoder +
+                       "(pixels) -> rows, " + kEmbedding + "(tokens) -> rows and " + kDecoder +
                        "(rows, input_pos) -> logits: export it again");
 }
 
@@ -107,6 +112,13 @@ Status Sight::load_methods() {
   }
   const std::vector<int64_t> sizes = program_.constants("get_vocab_size");
   if (sizes.size() != 1 || sizes[0] < 1) return misfit(kDecoder, program_.file().path());
+  if (seen_width_ < width_) {
+    const int64_t token = settings_.blank;
+    if (token < 0 || token >= sizes[0]) return misfit(kEmbedding, program_.file().path());
+    blank_.resize(width_);
+    const Status status = embed(&token, 1, blank_.data());
+    if (!status.ok()) return status;
+  }
   vocab_size_ = static_cast<size_t>(sizes[0]);
   return {};
 }
@@ -216,11 +228,11 @@ Status Sight::compute_tile(SeenPicture* picture, size_t tile) {
   const Recorder::Call call(program_.recorder(), "run", 1, kEncoder);
   const auto outputs = program_.execute(kEncoder, {EValue(*input)});
   if (!outputs.ok()) return failed(kEncoder, outputs.message());
-  const size_t count = tiles.rows_of(tile) * width_;
+  const size_t count = tiles.rows_of(tile) * seen_width_;
   const float* numbers = numbers_of(*outputs, count);
   if (numbers == nullptr) return misfit(kEncoder, program_.file().path());
-  picture->numbers.resize(picture->count * width_);
-  std::copy_n(numbers, count, &picture->numbers[tiles.first_row(tile) * width_]);
+  picture->numbers.resize(picture->count * seen_width_);
+  std::copy_n(numbers, count, &picture->numbers[tiles.first_row(tile) * seen_width_]);
   picture->computed[tile] = true;
   return {};
 }
@@ -264,7 +276,9 @@ Result<const float*> Sight::read(const std::vector<int64_t>& tokens, int64_t sta
       if (picture == nullptr || !picture->computed[picture->tiles.tile_of(row)]) {
         return Status::error("a row of a picture is not computed: pass the picture again");
       }
-      std::copy_n(&picture->numbers[row * width_], width_, out);
+      out = std::copy_n(&picture->numbers[row * seen_width_], seen_width_, out);
+      std::copy(blank_.end() - static_cast<std::ptrdiff_t>(width_ - seen_width_), blank_.end(),
+                out);
       ++at;
       continue;
     }

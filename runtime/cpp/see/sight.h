@@ -101,7 +101,7 @@ class Sight {
   Status embed(const int64_t* tokens, size_t count, float* rows);
   /// Of a picture, with the rows that it will have.
   size_t bytes(const SeenPicture& picture) const {
-    return picture.tiles.bytes() + sizeof(float) * width_ * picture.count;
+    return picture.tiles.bytes() + sizeof(float) * seen_width_ * picture.count;
   }
   /// The picture of the same tiles, or a new one. With mutex_.
   Result<std::shared_ptr<SeenPicture>> take(Tiles tiles);
@@ -111,8 +111,10 @@ class Sight {
   OpenProgram& program_;
   const PictureSettings settings_;
   size_t width_ = 0;           ///< of a row, with what is added behind layers
+  size_t seen_width_ = 0;      ///< of a picture's row, which blank_ makes longer
   size_t token_width_ = 0;     ///< of a token's
   size_t vocab_size_ = 0;      ///< 0: the methods are not loaded
+  std::vector<float> blank_;   ///< the row of settings_.blank, where a picture's is shorter
   std::vector<float> logits_;  ///< of segments
   mutable platform::Mutex mutex_;
   std::deque<std::shared_ptr<SeenPicture>> recent_;     ///< guarded by mutex_, as what follows

@@ -39,6 +39,17 @@ int fail(const thimble_watched& watched, const char* what, Error code, char* err
               error, size);
 }
 
+/// Runs the method; its values go to `on_value`.
+executorch::runtime::Result<std::vector<EValue>> execute(thimble_watched* watched,
+                                                         const std::vector<EValue>& inputs,
+                                                         thimble_value_callback on_value,
+                                                         void* context) {
+  watched->tracer->show_to(on_value, context);
+  auto outputs = watched->module->execute(kMethod, inputs);
+  watched->tracer->show_to(nullptr, nullptr);
+  return outputs;
+}
+
 }  // namespace
 
 thimble_watched* thimble_watch_load(const char* path, char* error, size_t error_size) {
@@ -59,12 +70,10 @@ int thimble_watch_call(thimble_watched* watched, const int64_t* tokens, int64_t 
   const auto tokens_tensor = executorch::extension::from_blob(
       const_cast<int64_t*>(tokens), {1, static_cast<int32_t>(count)}, ScalarType::Long);
   const auto position_tensor = executorch::extension::from_blob(&start_pos, {1}, ScalarType::Long);
-  watched->tracer->show_to(on_value, context);
   std::vector<EValue> inputs = {EValue(*tokens_tensor), EValue(*position_tensor)};
   const auto meta = watched->module->method_meta(kMethod);
   if (meta.ok() && meta->num_inputs() == 1) inputs.pop_back();
-  const auto outputs = watched->module->execute(kMethod, inputs);
-  watched->tracer->show_to(nullptr, nullptr);
+  const auto outputs = execute(watched, inputs, on_value, context);
   if (!outputs.ok()) return fail(*watched, "a call", outputs.error(), error, error_size);
   if (outputs->size() != 1 || !outputs->front().isTensor() ||
       outputs->front().toTensor().scalar_type() != ScalarType::Float ||
@@ -75,6 +84,21 @@ int thimble_watch_call(thimble_watched* watched, const int64_t* tokens, int64_t 
   }
   std::copy_n(outputs->front().toTensor().const_data_ptr<float>(), width, row);
   return 0;
+}
+
+int thimble_watch_run(thimble_watched* watched, const thimble_watch_tensor* inputs, size_t count,
+                      thimble_value_callback on_value, void* context, char* error,
+                      size_t error_size) {
+  std::vector<executorch::extension::TensorPtr> tensors;
+  std::vector<EValue> values;
+  for (size_t i = 0; i < count; ++i) {
+    const auto& [data, type, rank, sizes] = inputs[i];
+    tensors.push_back(executorch::extension::from_blob(
+        const_cast<void*>(data), {sizes, sizes + rank}, static_cast<ScalarType>(type)));
+    values.emplace_back(*tensors.back());
+  }
+  const auto outputs = execute(watched, values, on_value, context);
+  return outputs.ok() ? 0 : fail(*watched, "a call", outputs.error(), error, error_size);
 }
 
 void thimble_watch_free(thimble_watched* watched) { delete watched; }

@@ -21,7 +21,9 @@ Status refused(const std::string& what) {
 }
 
 /// What the executor has no kernel for in an operator, or an empty text.
-std::string missing(const cpu::EmbeddingOp&) { return ""; }
+std::string missing(const cpu::EmbeddingOp& op) {
+  return op.rotated > 0 ? "rotates its rows back" : "";
+}
 std::string missing(const cpu::NormOp& op) {
   if (op.num_heads != 1) return "normalizes each of " + std::to_string(op.num_heads) + " heads";
   return op.weight.present() ? "" : "norms without a weight";

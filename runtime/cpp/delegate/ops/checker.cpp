@@ -184,6 +184,13 @@ bool Checker::has_eps(float eps) {
   return check(eps >= 0 && std::isfinite(eps), "has the eps " + std::to_string(eps));
 }
 
+bool Checker::has_blocks(uint32_t size, const Weight& weight) {
+  return check(size == 0 || (kernels::is_hadamard_block(size) && weight.quantized() &&
+                             weight.columns % size == 0),
+               "rotates " + std::to_string(weight.columns) + " columns in blocks of " +
+                   std::to_string(size));
+}
+
 bool Checker::has_activation(kernels::Function function) {
   return check(
       kernels::is_activation(function),

@@ -47,6 +47,8 @@ class Checker {
   bool has_floats(const Floats& floats, size_t length);
   bool has_optional_floats(const Floats& floats, size_t length);
   bool has_eps(float eps);
+  /// Whether the columns of a quantized weight may be rotated in blocks of that size; 0: none are.
+  bool has_blocks(uint32_t size, const Weight& weight);
   bool has_activation(kernels::Function function);
   /// Whether the cache exists and no earlier op uses it.
   bool takes_cache(uint32_t cache);

@@ -9,7 +9,7 @@
 namespace thimble::cpu {
 
 EmbeddingOp EmbeddingOp::read(const FlatbufferTable& table) {
-  return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1)};
+  return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1), table.scalar<uint32_t>(2)};
 }
 
 void EmbeddingOp::check(Checker* checker) const {
@@ -17,6 +17,7 @@ void EmbeddingOp::check(Checker* checker) const {
   const Weight& matrix = checker->program().weights[weight];
   checker->has_slot(output, matrix.columns);
   checker->takes_tokens(matrix.rows, output);
+  checker->has_blocks(rotated, matrix);
 }
 
 void EmbeddingOp::walk(RowNeeds* rows) const { rows->written(output); }
@@ -30,7 +31,9 @@ Work EmbeddingOp::run(const Op& op, OpRows rows, OpContext& context) const {
     const size_t row = rows.first + i;
     const auto token =
         static_cast<size_t>(context.tokens[context.program.tokens_of(context.chunk.first) + row]);
-    kernels::unpack_row(matrix, token, columns, context.row(output, row));
+    float* const out = context.row(output, row);
+    kernels::unpack_row(matrix, token, columns, out);
+    if (rotated != 0) context.kernels.hadamard(out, columns, rotated, out);
   }
   const size_t bytes = matrix.bytes() / matrix.rows + columns * sizeof(float);
   return context.work(rows.count * bytes, 0, rows.count);

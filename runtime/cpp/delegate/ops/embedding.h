@@ -8,6 +8,7 @@ namespace thimble::cpu {
 struct EmbeddingOp {
   uint32_t weight;
   uint32_t output;
+  uint32_t rotated = 0;  ///< size of the blocks that are rotated back; 0: none are
 
   static constexpr const char* kName = "Embedding";
   static constexpr bool kPerSegment = false;

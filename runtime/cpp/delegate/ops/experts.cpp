@@ -359,14 +359,8 @@ void ExpertsOp::check(Checker* checker) const {
   checker->check(limit >= 0 && std::isfinite(limit), "has the limit " + std::to_string(limit));
   checker->has_optional_floats(up_bias, up.rows);
   checker->has_optional_floats(down_bias, down.rows);
-  const auto rotates = [&](const Weight& weight, uint32_t block) {
-    checker->check(block == 0 || (kernels::is_hadamard_block(block) && weight.quantized() &&
-                                  weight.columns % block == 0),
-                   "rotates " + std::to_string(weight.columns) + " columns in blocks of " +
-                       std::to_string(block));
-  };
-  rotates(up, up_rotated);
-  rotates(down, down_rotated);
+  checker->has_blocks(up_rotated, up);
+  checker->has_blocks(down_rotated, down);
   checker->has_rows_of({input, scores}, output);
 }
 

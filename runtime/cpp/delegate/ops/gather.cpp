@@ -56,9 +56,9 @@ bool GatherOp::repeats(size_t rows) const {
 
 bool GatherOp::shorten(Heights* heights) const {
   const size_t rows = heights->planned(output);
-  const bool by_row = heights->planned(input) == rows && repeats(rows);
-  return by_row || keeps_order() ? heights->by_part(input, output)
-                                 : heights->by_whole(input, output);
+  const bool of_parts = heights->planned(input) % rows == 0 && repeats(rows);
+  return of_parts || keeps_order() ? heights->by_part(input, output)
+                                   : heights->by_whole(input, output);
 }
 
 Work GatherOp::run(const Op& op, OpRows rows, OpContext& context) const {

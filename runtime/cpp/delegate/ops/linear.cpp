@@ -345,10 +345,7 @@ void LinearOp::check(Checker* checker) const {
   checker->has_optional_floats(norm, matrix.columns);
   checker->has_eps(norm_eps);
   check_low_rank(low_rank, matrix.columns, gated ? width : rows, gated, checker);
-  checker->check(rotated == 0 || (kernels::is_hadamard_block(rotated) && matrix.quantized() &&
-                                  matrix.columns % rotated == 0),
-                 "rotates " + std::to_string(matrix.columns) + " columns in blocks of " +
-                     std::to_string(rotated));
+  checker->has_blocks(rotated, matrix);
   last_row ? checker->leaves_last_only(output) : checker->has_rows_of({input}, output);
   checker->check(!prepared || is_prepared(*this, checker->before(), checker->program().weights),
                  "wants its input prepared, which no linear before did");

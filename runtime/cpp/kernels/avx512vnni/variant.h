@@ -13,9 +13,9 @@ constexpr size_t kFewRows = 32;
 constexpr size_t kAttentionRows = 12, kAttentionVectors = 2;
 /// Query rows whose integer sums do.
 constexpr size_t kByteRows = 12;
-/// Rows of a float32 product, four accumulators each, that fit the registers.
+/// Rows of an adapter's product, four accumulators each, that fit the registers.
 constexpr size_t kFloatRows = 4;
-/// Rows and blocks of one, one chain of each at a time, that do.
-constexpr size_t kTileRows = 8, kTileBlocks = 2;
+/// Rows and blocks of a float32 product, and chains of each at a time, that do.
+constexpr size_t kTileRows = 3, kTileBlocks = 2, kTileChains = 4;
 
 }  // namespace thimble::kernels::avx512vnni

@@ -6,7 +6,8 @@
 namespace thimble::kernels::THIMBLE_VARIANT {
 
 template <size_t... kIndex, typename Operation>
-[[gnu::always_inline]] inline void unrolled(std::index_sequence<kIndex...>, Operation operation) {
+[[gnu::always_inline]] inline void unrolled(std::index_sequence<kIndex...>,
+                                            [[maybe_unused]] Operation operation) {
   (operation(std::integral_constant<size_t, kIndex>{}), ...);
 }
 

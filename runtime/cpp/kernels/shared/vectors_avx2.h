@@ -24,6 +24,7 @@ inline void store(float* to, F32x16 a) {
   _mm256_storeu_ps(to, a.low);
   _mm256_storeu_ps(to + 8, a.high);
 }
+inline F32x16 in_register(F32x16 a) { return a; }
 inline F32x16 broadcast(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
 inline F32x16 add(F32x16 a, F32x16 b) {
   return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};

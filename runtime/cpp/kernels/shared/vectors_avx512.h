@@ -14,6 +14,11 @@ using I32x16 = __m512i;
 
 inline F32x16 load(const float* from) { return _mm512_loadu_ps(from); }
 inline void store(float* to, F32x16 a) { _mm512_storeu_ps(to, a); }
+/// GCC would load it at each use.
+[[gnu::always_inline]] inline F32x16 in_register(F32x16 a) {
+  asm("" : "+v"(a));
+  return a;
+}
 inline F32x16 broadcast(float value) { return _mm512_set1_ps(value); }
 inline F32x16 add(F32x16 a, F32x16 b) { return _mm512_add_ps(a, b); }
 inline F32x16 sub(F32x16 a, F32x16 b) { return _mm512_sub_ps(a, b); }

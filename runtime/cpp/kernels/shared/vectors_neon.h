@@ -31,6 +31,7 @@ inline F32x16 load(const float* from) {
 inline void store(float* to, F32x16 a) {
   for (int i = 0; i < 4; ++i) vst1q_f32(to + 4 * i, a.part[i]);
 }
+inline F32x16 in_register(F32x16 a) { return a; }
 inline F32x16 broadcast(float value) {
   return each([&](int) { return vdupq_n_f32(value); });
 }

@@ -31,6 +31,8 @@ inline F32x16 load(const float* from) {
   return each([&](int i) { return from[i]; });
 }
 inline void store(float* to, F32x16 a) { std::memcpy(to, a.lane, sizeof a.lane); }
+/// a, which is not loaded anew where it is used again.
+inline F32x16 in_register(F32x16 a) { return a; }
 inline F32x16 broadcast(float value) {
   return each([&](int) { return value; });
 }

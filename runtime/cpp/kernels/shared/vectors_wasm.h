@@ -51,6 +51,7 @@ inline F32x16 load(const float* from) {
 inline void store(float* to, F32x16 a) {
   for (int i = 0; i < 4; ++i) wasm_v128_store(to + 4 * i, a.part[i]);
 }
+inline F32x16 in_register(F32x16 a) { return a; }
 inline F32x16 broadcast(float value) {
   const v128_t four = held_floats(value);
   return each([&](int) { return four; });

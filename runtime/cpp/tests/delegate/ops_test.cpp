@@ -134,6 +134,7 @@ const test::Damage kDamages[] = {
        first<cpu::LinearOp>(p).gated = true;
      },
      "wants a weight of 160 rows"},
+    {[](cpu::Program* p) { first<cpu::EmbeddingOp>(p).rotated = 16; }, "rotates 36 columns in"},
     {[](cpu::Program* p) { first<cpu::LinearOp>(p).rotated = 48; }, "columns in blocks of 48"},
     {[](cpu::Program* p) { first<cpu::LinearOp>(p).rotated = 16; }, "rotates 36 columns in blocks"},
     {[](cpu::Program* p) { first<cpu::SelectLastOp>(p).output = 0; }, "reads and writes slot 0"},

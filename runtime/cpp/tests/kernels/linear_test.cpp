@@ -241,7 +241,7 @@ bool definition() {
 }
 
 bool float_weights() {
-  for (size_t columns : {1, 6, 33, 128, 387})
+  for (size_t columns : {1, 6, 33, 128, 387, 388})
     for (size_t outputs : {5, 16, 40}) {
       constexpr size_t kRows = 8;
       Numbers numbers(static_cast<uint32_t>(columns));
