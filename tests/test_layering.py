@@ -231,8 +231,8 @@ def of_a_system(path: Path) -> list[str]:
 
 
 def test_the_platform_alone_knows_the_system() -> None:
-    """The kernels and their tests stand alone, so they ask it themselves: what the processor can do,
-    and for memory."""
+    """The kernels and their tests stand alone, so they ask it themselves: what the processor can
+    do, and for memory."""
     files = files_of("runtime/cpp", "*.cpp", "*.h", "*.mm")
     found = {path.relative_to(ROOT / "runtime" / "cpp"): of_a_system(path) for path in files}
     allowed = {
