@@ -27,11 +27,11 @@ from exporter.text.file import read_text_file
 from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
 from quant.errors import QuantError
 from quant.measure.windows import (
-    EVALUATION_TOKENS,
     WINDOW,
     Encode,
     calibration_windows,
     default_calibration_tokens,
+    evaluation_tokens,
     evaluation_windows,
 )
 
@@ -120,7 +120,8 @@ def prepare_text(
     calibration = evaluation = None
     calibrates = options.scheme.needs_calibration or options.has_budget
     try:
-        evaluation = _joined(evaluation_windows, texts, encode, EVALUATION_TOKENS, window, bos_id)
+        held_out = evaluation_tokens(weights)
+        evaluation = _joined(evaluation_windows, texts, encode, held_out, window, bos_id)
         if calibrates:
             tokens = options.calibration_tokens or default_calibration_tokens(weights)
             calibration = _joined(calibration_windows, texts, encode, tokens, window, bos_id)

@@ -13,7 +13,9 @@ WINDOW = 256
 CALIBRATION_TOKENS = 128 * WINDOW
 CALIBRATION_TOKENS_LARGE = 64 * WINDOW
 EVALUATION_TOKENS = 8 * WINDOW
+EVALUATION_TOKENS_LARGE = 4 * WINDOW
 _LARGE = 100_000_000  # weights: from here on minutes matter
+_LARGER = 500_000_000  # from here on the evaluation takes most of an export without calibration
 _CALIBRATION_SHARE = 0.9  # of the text; the rest is held out
 _CHARACTERS_PER_TOKEN = 32  # more than any text has: a long one need not be encoded whole
 
@@ -21,6 +23,11 @@ _CHARACTERS_PER_TOKEN = 32  # more than any text has: a long one need not be enc
 def default_calibration_tokens(weights: int) -> int:
     """How many tokens GPTQ uses by default for a model of so many weights."""
     return CALIBRATION_TOKENS if weights < _LARGE else CALIBRATION_TOKENS_LARGE
+
+
+def evaluation_tokens(weights: int) -> int:
+    """How many held-out tokens an export measures the quality of so many weights on."""
+    return EVALUATION_TOKENS if weights < _LARGER else EVALUATION_TOKENS_LARGE
 
 
 def calibration_windows(

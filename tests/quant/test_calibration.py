@@ -6,6 +6,7 @@ from quant.errors import QuantError
 from quant.measure.windows import (
     calibration_windows,
     default_calibration_tokens,
+    evaluation_tokens,
     evaluation_windows,
 )
 
@@ -68,3 +69,7 @@ def test_a_window_too_short_to_predict_anything_is_refused() -> None:
 def test_large_models_take_fewer_tokens_by_default() -> None:
     assert default_calibration_tokens(4_500_000) == 32768
     assert default_calibration_tokens(1_235_000_000) == 16384
+
+
+def test_large_models_are_measured_on_fewer_tokens() -> None:
+    assert [evaluation_tokens(weights) for weights in (499_999_999, 500_000_000)] == [2048, 1024]
