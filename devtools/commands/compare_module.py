@@ -14,7 +14,7 @@ from delegates.methods import FORWARD
 from delegates.module import load_module
 from devtools.commands.compare_program import watched
 from devtools.compare.figures import Distance, distance
-from devtools.compare.graph_values import LoggedRows
+from devtools.compare.graph_values import LoggedRows, Sink
 from devtools.compare.logged import Log, Rows
 from devtools.compare.recording import Place, Recorder
 from devtools.compare.rows import CALL, Comparison, Row
@@ -87,8 +87,7 @@ def compare_module(path: Path, made: Made, record: Record, rounds: bool) -> Comp
     with Log() as log, watched(path, record, log, 0) as (program, collector):
         collector.begin_call(0)
         program.run([_described(leaf) for leaf in made.inputs.leaves()], collector.take)
-        # Instructions of one line may share what they run: the last one has its value.
-        logged = list({item.sink.order: item for item in collector.rows()}.values())
+        logged = _finished(collector.rows())
         most = _ALIKE if rounds else _ALIKE_IN_FLOAT
         own, restarted = Recorder(), Recorder()
         _run(made, made.inputs, own, None)
@@ -102,6 +101,19 @@ def compare_module(path: Path, made: Made, record: Record, rounds: bool) -> Comp
             rows.append(Row(one.item.sink, alone, so_far, distance(reference, reference), None))
     matched = {row.sink.order for row in rows}
     return Comparison(rows, [item.sink for item in logged if item.sink.order not in matched])
+
+
+def _finished(logged: Sequence[LoggedRows]) -> list[LoggedRows]:
+    """Returns those whose node no later operator goes on with: several may share what they run, and
+    the last one has its value."""
+    last = {item.sink.order: item for item in logged}
+    sinks = [item.sink for item in last.values()]
+
+    def goes_on(sink: Sink, later: Sink) -> bool:
+        more = later.handles != sink.handles and sink.handle in later.handles
+        return more and later.order > sink.order
+
+    return [item for item in last.values() if not any(goes_on(item.sink, one) for one in sinks)]
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ class Sink:
         at_boundary: whether it is the output of the complete delegate call, not of one operator.
         width: numbers for each token.
         order: in the graph.
+        handle: the debug handle of its node.
+        handles: those of all that its operator runs.
         behind: further outputs of its operator, which the runtime shows after it.
     """
 
@@ -47,6 +49,8 @@ class Sink:
     at_boundary: bool
     width: int
     order: int
+    handle: int | None
+    handles: frozenset[int]
     behind: int = 0
 
 
@@ -185,7 +189,8 @@ class _Graph:
                 counts[place] += 1
 
     def sinks(self, handles: Iterable[int], backend: str | None, at_boundary: bool) -> list[Sink]:
-        indices = sorted({index for handle in handles for index in self._by_handle[handle]})
+        ran = frozenset(handles)
+        indices = sorted({index for handle in ran for index in self._by_handle[handle]})
         inside = set(indices)
         nodes = [self._nodes[index] for index in indices]
         lines = tuple(dict.fromkeys(node.stack[-1] for node in nodes if node.stack))
@@ -206,7 +211,8 @@ class _Graph:
                 continue
             own = (node.stack[-1], *(line for line in lines if line != node.stack[-1]))
             behind = 0 if backend else len(results) - 1
-            sinks.append(Sink(place, own, modules, backend, at_boundary, width, index, behind))
+            known = place, own, modules, backend, at_boundary, width, index
+            sinks.append(Sink(*known, node.debug_handle, ran, behind))
         return sinks
 
 

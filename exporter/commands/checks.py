@@ -12,7 +12,7 @@ from exporter.catalogue.adapters import check_adapters
 from exporter.catalogue.model_config import known_spec
 from exporter.catalogue.names import check_checkpoint, check_model, preset_name
 from exporter.catalogue.weight_files import check_model_directory, check_model_file
-from exporter.file.replacing import check_outputs
+from exporter.file.replacing import check_endings, check_outputs
 from exporter.plan.lengths import check_lengths
 from quant.budget.bounds import check_budget
 from quant.machine.memory_size import parse_size
@@ -58,8 +58,11 @@ def check_file(
     etrecord: Path | None,
     max_size: str | None = None,
     bits: float | None = None,
+    explained: Path | None = None,
 ) -> None:
-    """Raises DelegateError, ExportError or QuantError if an option of the file is not valid."""
+    """Raises DelegateError, ExportError or QuantError if an option of the file, or of the JSON that
+    explains it, is not valid."""
     check_delegate(delegate)
-    check_outputs(out, etrecord)
+    check_outputs(explained or out, etrecord)
+    check_endings(out, etrecord)
     check_budget(bits, None if max_size is None else parse_size(max_size, "--max-size"))

@@ -111,7 +111,7 @@ def run_embedding_explain(request: Request, default: bool) -> None:
 
     Exits as run_embedding_export() does.
     """
-    scheme = _check(request, request.explain_json, default)
+    scheme = _check(request, None, default)
     silence_known_noise()
     with importing():
         from exporter.commands.explain import show_explanation
@@ -137,7 +137,7 @@ def run_embedding_explain(request: Request, default: bool) -> None:
 def _check(request: Request, out: Path | None, default: bool) -> Scheme:
     """Returns the scheme to store the weights in; exits with 2 if an option is not valid."""
     with checking():
-        check_file(request.delegate, out, request.etrecord)
+        check_file(request.delegate, out, request.etrecord, explained=request.explain_json)
         for field in _OF_DECODERS:
             if getattr(request, field) not in (None, (), False):
                 raise ExportError(

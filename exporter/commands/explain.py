@@ -73,7 +73,7 @@ def show_explanation(
 def _check(request: Request, json_file: Path | None) -> None:
     """Exits with 2 if an option is not valid."""
     with checking():
-        check_file(request.delegate, json_file, None)
+        check_file(request.delegate, None, None, explained=json_file)
         check_given_lengths(request.max_context_len, request.max_seq_len)
         check_source(request.model, request.checkpoint)
         request.chosen_scheme()

@@ -99,7 +99,8 @@ def _options(request: Request, given: Collection[str], explains: bool) -> Module
         delegate = request.delegate if "delegate" in given else DEFAULT_MODULE_DELEGATE
         check_quant(quant, delegate)
         out = request.out or _UNWRITTEN
-        check_file(delegate, request.explain_json if explains else out, request.etrecord, None)
+        written = None if explains else out
+        check_file(delegate, written, request.etrecord, explained=request.explain_json)
     return ModuleOptions(source, out, quant, delegate, request.etrecord, request.group_size)
 
 

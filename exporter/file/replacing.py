@@ -73,8 +73,7 @@ def check_outputs(
         inputs: what the export reads: files, directories, and names that are neither.
 
     Raises:
-        ExportError: a place cannot be written, both are the same, one is an input, or has the
-            ending of another format.
+        ExportError: a place cannot be written, both are the same, or one is an input.
     """
     paths = [path for path in (out, etrecord) if path is not None]
     if len({os.path.realpath(path) for path in paths}) < len(paths):
@@ -87,6 +86,10 @@ def check_outputs(
                     f"{path} is an input of this export, which would overwrite it; name another "
                     "file to write."
                 )
+
+
+def check_endings(out: Path | None, etrecord: Path | None) -> None:
+    """Raises ExportError if a file of an export has the ending of another format."""
     _check_ending("--out", out, *_OURS)
     _check_ending("--etrecord", etrecord, *reversed(_OURS))
 

@@ -173,7 +173,7 @@ def test_inputs_that_are_rotated_are_refused(name: str, nothing_missing: None) -
         pytest.skip(str(delegate.LIMITS.missing()))
     rotated = Scheme("rtn4", method=replace(METHODS["rtn4"], rotation="inputs"))
     program = capture(quantized_model(random_model(SMALL), rotated), 24, 1)
-    with pytest.raises(DelegateError, match="rotates its input at run time, which this delegate"):
+    with pytest.raises(DelegateError, match="is rotated at run time, which this delegate"):
         delegate.lower(program, {}, {}, False)
 
 
