@@ -38,7 +38,10 @@ def web(model: Path | None, port: int, opens: bool, pack: Path | None) -> None:
 
     The page runs a .pte that was exported with --delegate cpu; nothing that is typed leaves the
     browser. Without MODEL, choose a file in the page. Only this computer can reach the server;
-    Ctrl-C ends it. Needs the modules of python -m runtime build --target wasm32.
+    Ctrl-C ends it.
+
+    The browser's runner is built from a checkout: python -m runtime build --target wasm32
+    --executorch-source DIR, where DIR is a clone of ExecuTorch. An installed wheel has none.
     """
     if pack is not None and (model is not None or opens):
         raise click.UsageError("--pack only writes files: leave out MODEL and --open")

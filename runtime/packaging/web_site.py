@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.build import BUILD_DIR, CHECKOUT, check_can_build
+from runtime.build import BUILD_DIR, CHECKOUT
 from runtime.errors import BuildError
 
 WEB_DIR = Path(__file__).resolve().parents[1] / "web"
@@ -49,10 +49,9 @@ def find_site(build_directory: Path = BUILD_DIR) -> Site:
     for name, preset in MODULES.items():
         files[name] = build_directory / preset / "thimble.wasm"
         if not files[name].is_file():
-            check_can_build()
             raise BuildError(
-                f"{files[name]} is missing: build it with python -m runtime build --target wasm32 "
-                "--executorch-source DIR, where DIR is a clone of ExecuTorch (see "
-                "runtime/packaging/README.md)"
+                f"{files[name]} is missing: the browser's runner is built from a checkout; "
+                "there run python -m runtime build --target wasm32 --executorch-source DIR, where "
+                "DIR is a clone of ExecuTorch (see runtime/packaging/README.md), and this command"
             )
     return Site(files)

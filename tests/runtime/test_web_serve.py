@@ -12,6 +12,7 @@ from support.node import find_node
 from support.web import served
 
 from runtime import __main__ as commands
+from runtime.build import PACKAGED
 from runtime.errors import BuildError, RunnerError
 from runtime.packaging.web_site import MODULES, WEB_DIR, Site, find_site
 from runtime.web_server import open_server
@@ -87,8 +88,11 @@ def test_a_port_that_is_in_use() -> None:
             open_server({}, first.server_port)
 
 
-def test_modules_that_are_not_built(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="build it with python -m runtime build --target wasm32"):
+def test_modules_that_are_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a wheel, which cannot build, but was not asked to."""
+    monkeypatch.setattr("runtime.build.BUILD_DIR", PACKAGED)
+    sentence = "the browser's runner is built from a checkout; there run python -m runtime build "
+    with pytest.raises(BuildError, match=f"thimble.wasm is missing: {sentence}--target wasm32"):
         find_site(tmp_path)
 
 
