@@ -16,7 +16,10 @@ from runtime.errors import RunnerError
 @click.option("--ids", is_flag=True, help="Print only the ids, in one line.")
 @click.option("--no-bos", is_flag=True, help="Without the token that begins a text.")
 def tokenize(model: Path, text: str, ids: bool, no_bos: bool) -> None:
-    """Print the tokens of TEXT, or of standard input if it is -: a line with id and bytes each."""
+    """Print the tokens of TEXT, or of standard input if it is -: a line with id and text each.
+
+    Bytes that are only a part of a character are shown as b'\\xc3'.
+    """
     from runtime.runner import Runner
 
     build_if_missing("libthimble.so")
@@ -28,7 +31,13 @@ def tokenize(model: Path, text: str, ids: bool, no_bos: bool) -> None:
                 click.echo(" ".join(map(str, tokens)))
                 return
             for token in tokens:
-                shown = runner.token_text(token).decode(errors="backslashreplace")
-                click.echo(f"{token}\t{shown!r}")
+                click.echo(f"{token}\t{_shown(runner.token_text(token))}")
     except RunnerError as error:
         fail(error, 2)
+
+
+def _shown(data: bytes) -> str:
+    try:
+        return repr(data.decode())
+    except UnicodeDecodeError:
+        return repr(data)

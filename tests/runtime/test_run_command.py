@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from runtime.commands.tokenize import _shown
+
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "{% for message in messages %}<{{ message.content }}>{% endfor %}"
 
@@ -106,3 +108,11 @@ def test_tokens_of_a_text(cpp_build: Path, stories_pte: Path) -> None:
     assert [line[0] for line in lines] == ids == tokens("-", "--ids", given="Once upon").split()
     assert "".join(ast.literal_eval(line[1]) for line in lines[1:]) == " Once upon"
     assert tokens("Once upon", "--ids", "--no-bos").split() == ids[1:]
+
+
+def test_a_byte_of_a_character_is_no_text() -> None:
+    assert [_shown(data) for data in (b"\xc3", b"\\xc3", "é".encode())] == [
+        r"b'\xc3'",
+        r"'\\xc3'",
+        "'é'",
+    ]
