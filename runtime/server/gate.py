@@ -98,8 +98,19 @@ def _finite(digits: str) -> float:
     """A number that an answer can repeat: JSON has no infinity."""
     number = float(digits)
     if not math.isfinite(number):
-        _no_number(digits[:_LONGEST_NUMBER])
+        raise _too_large(digits)
     return number
+
+
+def _whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:  # more digits than Python reads
+        raise _too_large(digits) from None
+
+
+def _too_large(digits: str) -> HttpError:
+    return HttpError(400, f"the body has a number that is too large: {digits[:_LONGEST_NUMBER]}")
 
 
 class Gate:
@@ -193,7 +204,9 @@ class Gate:
             most += self._settings.max_images * 4 // 3  # in base64
         data = await self._read(request, most)
         try:
-            value = json.loads(data, parse_constant=_no_number, parse_float=_finite)
+            value = json.loads(
+                data, parse_constant=_no_number, parse_float=_finite, parse_int=_whole
+            )
             json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
             if not isinstance(value, dict):
                 raise HttpError(400, "the body must be a JSON object")

@@ -169,7 +169,9 @@ def test_bodies_that_are_not_valid(server: Server) -> None:
         (b"\xff\xfe", as_json, 400, "is not JSON"),
         (b'{"model": "half \\ud83d of a pair"}', as_json, 400, "half of a surrogate pair"),
         (b'{"metadata": {"x": NaN}}', as_json, 400, "NaN is not a number"),
-        (b'{"metadata": {"x": -1e999}}', as_json, 400, "-1e999 is not a number"),
+        (b'{"metadata": {"x": -1e999}}', as_json, 400, "a number that is too large: -1e999"),
+        (b'{"seed": 1e400}', as_json, 400, "a number that is too large: 1e400"),
+        (b'{"seed": 1' + b"0" * 5000 + b"}", as_json, 400, "a number that is too large: 1000"),
         (b"{}", {"content-type": "text/plain"}, 415, "must be JSON"),
         # Programs that do not tell, and what a web page could send instead.
         (b"{", {}, 400, "is not JSON"),
