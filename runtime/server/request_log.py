@@ -5,6 +5,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import Route, WebSocketRoute
@@ -15,7 +16,8 @@ from runtime.server.errors import HttpError
 _LOG = logging.getLogger("runtime.server")
 _LOG.setLevel(logging.INFO)
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
-_OTHER = "other"  # the path of what is not served: clients make them up
+_OTHER = "other"  # the counted path of what is not served: clients make them up
+_LONGEST_PATH = 200  # characters
 BROKEN_OFF = 499  # an answer that its client did not wait for
 _STARTS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
 _BODIES = ("http.response.body", "websocket.http.response.body")
@@ -24,7 +26,7 @@ _BODIES = ("http.response.body", "websocket.http.response.body")
 class RequestLog:
     """
     Args:
-        routes: whose paths are told; others have no names of their own.
+        routes: whose paths are counted; all others are one. The log has those too, escaped and cut.
         count: called with the path, the status and the model of each request, when it has ended;
             "": it has no model.
     """
@@ -68,14 +70,20 @@ class RequestLog:
                 return await error.response()(scope, receive, told)
             await self._app(scope, receive, told)
         finally:
-            path = self._paths.get(scope.get("endpoint"), _OTHER)
+            path = self._paths.get(scope.get("endpoint"))
             status = status if complete else BROKEN_OFF
             served = scope.get("state", {}).get("model")
             model = "" if served is None else served.name
-            self._count(path, status, model)
+            self._count(path or _OTHER, status, model)
             seconds = time.monotonic() - began
             _LOG.info(
                 "%s %s: %d in %.3f s, request %s%s",
-                *(scope.get("method", "WebSocket"), path, status, seconds, name),
-                f", model {model}" if model else "",
+                *(scope.get("method", "WebSocket"), path or _escaped(scope["path"])),
+                *(status, seconds, name, f", model {model}" if model else ""),
             )
+
+
+def _escaped(path: str) -> str:
+    """As it is in an address: without control characters, in one line."""
+    text = quote(path)
+    return text if len(text) <= _LONGEST_PATH else f"{text[:_LONGEST_PATH]}..."

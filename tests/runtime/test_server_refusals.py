@@ -4,6 +4,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,17 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
+from starlette.testclient import TestClient
 from support.servers import Server, export_caller, serving, wait_for
 
 from runtime.__main__ import main
 from runtime.server.errors import not_valid
+from runtime.server.gate import application
+from runtime.server.metrics import Metrics
 from runtime.server.openapi import description
 from runtime.server.requests import ChatRequest, CompletionRequest
+from runtime.server.settings import ServerSettings
+from runtime.server.shelf import Shelf
 
 USER: list[Any] = [{"role": "user", "content": "Once upon a time"}]
 
@@ -190,6 +196,28 @@ def test_bodies_that_are_not_valid(server: Server) -> None:
         batches = httpx.post(f"{server.address}{prefix}/messages/batches", json={})
         assert batches.status_code == 404 and batches.json()["error"]["type"] == "not_found_error"
         assert batches.json()["type"] == "error"
+
+
+def test_paths_with_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has each in one line, the metrics none."""
+    told: list[str] = []
+    monkeypatch.setattr(
+        "runtime.server.request_log._LOG.info",
+        lambda line, *facts: told.append((line % facts).split(": 404 in ")[0]),
+    )
+    metrics = Metrics(Shelf([]))
+    app = application([], ServerSettings(hosts=None), metrics, lambda _app: nullcontext())
+    client = TestClient(app)
+    for path in ("/completion", "/v1/chat/completion", "/a%0Ab%1b%20%C3%A9", "/" + 5000 * "x"):
+        assert client.post(path).status_code == 404
+    assert told == [
+        "POST /completion",
+        "POST /v1/chat/completion",
+        "POST /a%0Ab%1B%20%C3%A9",
+        f"POST /{199 * 'x'}...",
+    ]
+    text = metrics.text().decode()
+    assert 'path="other",status="404"} 4.0' in text and "completion" not in text
 
 
 @pytest.mark.parametrize(
