@@ -38,6 +38,8 @@ _LOG = logging.getLogger("uvicorn.error")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 PREFIXES = ("/v1", "", "/openai/v1")  # of what OpenAI's clients and Anthropic's ask for
+# What answers instead of llama.cpp's own paths.
+_INSTEAD = {"/completion": "/v1/completions", "/embedding": "/v1/embeddings"}
 _LONGEST_HEADER = 1000  # characters
 _LONGEST_NUMBER = 40
 _Body = TypeVar("_Body", bound=Fields)
@@ -73,11 +75,13 @@ def application(
 
 
 def _not_served(request: Request, error: HTTPException) -> Response:
+    path = request.url.path
+    instead = f": use {_INSTEAD[path]}" if path in _INSTEAD else ""
     reason = {
-        404: f"there is nothing at {request.url.path}",
-        405: f"{request.url.path} does not take {request.method}",
+        404: f"there is nothing at {path}{instead}",
+        405: f"{path} does not take {request.method}",
     }.get(error.status_code, error.detail)
-    parts = request.url.path.split("/")
+    parts = path.split("/")
     first = next((part for part in parts if part not in ("", "v1", "openai")), "")
     interface = {"api": OLLAMA, "messages": ANTHROPIC}.get(first, OPENAI)
     response = HttpError(error.status_code, reason).response(interface.error)

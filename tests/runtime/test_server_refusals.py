@@ -209,7 +209,10 @@ def test_paths_with_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
     app = application([], ServerSettings(hosts=None), metrics, lambda _app: nullcontext())
     client = TestClient(app)
     for path in ("/completion", "/v1/chat/completion", "/a%0Ab%1b%20%C3%A9", "/" + 5000 * "x"):
-        assert client.post(path).status_code == 404
+        answer = client.post(path)
+        assert answer.status_code == 404
+        sentence = answer.json()["error"]["message"]
+        assert sentence.endswith("completion: use /v1/completions") == (path == "/completion")
     assert told == [
         "POST /completion",
         "POST /v1/chat/completion",
