@@ -13,12 +13,12 @@ from exporter.command_line.filled import FilledPath
 if TYPE_CHECKING:
     from quant.cache.store import Cache
 
-_INSTEAD = ", or use --clear to remove everything"
+_INSTEAD = ", or use --clear to remove every layer"
 
 
 @click.command("cache", short_help="Lists or removes stored layers.")
 @click.option("--list", "as_list", is_flag=True, help="Show every entry; the default.")
-@click.option("--clear", is_flag=True, help="Remove everything.")
+@click.option("--clear", is_flag=True, help="Remove every stored layer.")
 @click.option(
     "--prune",
     metavar="SIZE",
@@ -36,6 +36,9 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
 
     $THIMBLE_CACHE_SIZE, a number and a unit such as 50GB, limits the size of the cache; by default
     20GB.
+
+    Models that thimble-run exported are not among them: they stay in models/ of the default
+    directory until you delete them. To list them, use thimble-run --list-models.
     """
     if as_list + clear + (prune is not None) > 1:
         raise click.UsageError("--list, --clear and --prune exclude each other; use only one.")

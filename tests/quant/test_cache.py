@@ -383,7 +383,7 @@ def test_the_command_looks_into_it(filled: Cache) -> None:
     assert refused.exit_code == 2 and filled.size() > 0
     assert refused.stderr == (
         "Error: --prune '5' has no unit; write a number and a unit, such as 5GB, or use --clear to "
-        "remove everything.\n"
+        "remove every layer.\n"
     )
     assert command("--clear").stdout.startswith("removed ") and filled.size() == 0
     assert command("--clear", "--list").exit_code == 2

@@ -38,8 +38,12 @@ def test_what_cannot_be_removed_is_not_called_removed(
             assert result.exit_code == 1 and result.stdout == ""
             assert result.stderr.startswith("Error: [Errno 30] Read-only file system: ")
     (tmp_path / "layers" / ".half.1.tmp").write_bytes(b"half")
+    exported = tmp_path / "models" / "x.pte"
+    exported.parent.mkdir()
+    exported.touch()
     assert run("cache", "--cache", tmp_path, "--clear").exit_code == 0
-    assert list((tmp_path / "layers").iterdir()) == []
+    assert list((tmp_path / "layers").iterdir()) == [] and exported.exists()
+    assert "thimble-run exported are not among them" in run("cache", "--help").stdout
 
 
 @pytest.mark.parametrize(
