@@ -41,3 +41,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module("runtime.interface"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

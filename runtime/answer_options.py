@@ -17,7 +17,7 @@ from runtime.binding.c_arguments import (
 )
 from runtime.binding.library import Options
 from runtime.binding.settings import Settings
-from runtime.errors import RunnerError
+from runtime.errors import RunnerError, shown
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ def read_stops(stop: str | Sequence[str] | None) -> list[str]:
 def _settings(given: AnswerOptions, numbers: dict[str, float]) -> Settings:
     bias = given.get("logit_bias") or {}
     if not isinstance(bias, Mapping):
-        raise RunnerError(f"logit_bias is {bias!r}, but must map tokens to numbers")
+        raise RunnerError(f"logit_bias is {shown(bias)}, but must map tokens to numbers")
     for token, value in bias.items():
         check_whole("a token of logit_bias", token, 0, MAX_COUNT)
         check(f"logit_bias of token {token}", value, -100, 100)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runtime.binding.c_arguments import text_of, utf8_of
 from runtime.binding.file_handle import FileHandle
 from runtime.binding.library import ERROR_SIZE, EmbeddingCounts, Text, library
-from runtime.errors import RunnerError
+from runtime.errors import RunnerError, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +81,7 @@ class Embedder(FileHandle):
         import numpy as np
 
         if isinstance(texts, str):
-            raise RunnerError(f"texts is the string {texts!r}, but must be a list of strings")
+            raise RunnerError(f"texts is the string {shown(texts)}, but must be a list of strings")
         parts = [utf8_of(f"text {number}", text) for number, text in enumerate(texts, start=1)]
         prompt = None if prompt_name is None else utf8_of("prompt_name", prompt_name)
         array = (Text * len(parts))(*(Text(part, len(part)) for part in parts))

@@ -10,7 +10,7 @@ from runtime.answer_options import AnswerOptions, read_options
 from runtime.binding.c_arguments import check_whole, text_of, token_ids, utf8_of
 from runtime.binding.library import ERROR_SIZE, EngineOptions, Request, library
 from runtime.binding.settings import asking
-from runtime.errors import RunnerError
+from runtime.errors import RunnerError, shown
 from runtime.generation import Generation
 from runtime.runner import Runner
 
@@ -90,7 +90,7 @@ class Engine:
         answer = read_options(max_new_tokens, options, self.runner.sampling)
         for name, function in (("on_event", on_event), ("wanted", wanted)):
             if function is not None and not callable(function):
-                raise RunnerError(f"{name} is {function!r}, but must be a function")
+                raise RunnerError(f"{name} is {shown(function)}, but must be a function")
         constraint = answer.constraint
         ids = token_ids(self._tokens(prompt))
         generation = Generation(self._work.cancel, self._work.forget, on_event, wanted)

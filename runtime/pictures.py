@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.binding.c_arguments import encoded, read_tokens, text_of
 from runtime.binding.library import ERROR_SIZE, Picture, Piece, TileCallback, library
-from runtime.errors import RunnerError
+from runtime.errors import RunnerError, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,9 @@ Part = str | Mapping[str, Any]
 BLIND = (
     "the model does not see: leave the pictures out, or load one that was exported with what sees"
 )
+
+
+_FORM = "place", "before", "before_text", "after"
 
 
 class Pictures:
@@ -53,12 +56,15 @@ class PicturePrompt:
         Raises:
             RunnerError: a part is something else, or cannot be read; or the model does not see.
         """
+        if not parts:
+            raise RunnerError("the prompt is an empty list: give a text, or pictures, or both")
         pictures = [_image(part) for part in parts if not isinstance(part, str)]
         if pictures and not form:
             raise RunnerError(BLIND)
-        known = json.loads(form) if form else {"place": "", "before": "", "after": ""}
+        known = json.loads(form) if form else dict.fromkeys(_FORM, "")
         texts = [part if isinstance(part, str) else known["place"] for part in parts]
-        self.text = "".join((known["before"], *texts, known["after"]))
+        first = "before_text" if isinstance(parts[0], str) else "before"
+        self.text = "".join((known[first], *texts, known["after"]))
         self._pictures = Pictures(pictures)
 
     def generate(self, handle: int, prompt: bytes, size: int, *answer: object) -> int:
@@ -153,7 +159,7 @@ class SeenTokens(list[int]):
 def _image(part: object) -> object:
     if not isinstance(part, Mapping) or set(part) != {"image"}:
         raise RunnerError(
-            f"a part of the prompt is {part!r}, but must be a text or {{'image': ...}}"
+            f"a part of the prompt is {shown(part)}, but must be a text or {{'image': ...}}"
         )
     return part["image"]
 

@@ -23,7 +23,7 @@ from runtime.binding.library import ERROR_SIZE, LoadOptions, library
 from runtime.binding.logprobs import TokenLogprob, collector
 from runtime.binding.runner_handle import RunnerHandle
 from runtime.binding.settings import asking
-from runtime.errors import RunnerError
+from runtime.errors import RunnerError, shown
 from runtime.pictures import Part, PicturePrompt, Pictures, SeenTokens
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ class Runner(RunnerHandle):
             check_whole("threads", threads, 1, MAX_THREADS)
         if kv_cache not in KV_CACHES:
             raise RunnerError(
-                f"kv_cache is {kv_cache!r}, but must be one of {', '.join(KV_CACHES)}"
+                f"kv_cache is {shown(kv_cache)}, but must be one of {', '.join(KV_CACHES)}"
             )
         if not isinstance(huge_pages, bool):
-            raise RunnerError(f"huge_pages is {huge_pages!r}, but must be True or False")
+            raise RunnerError(f"huge_pages is {shown(huge_pages)}, but must be True or False")
         options = LoadOptions(threads or 0, KV_CACHES.index(kv_cache), int(huge_pages))
         error = ctypes.create_string_buffer(ERROR_SIZE)
         key = None if require_signature is None else encoded(require_signature)

@@ -21,7 +21,7 @@ from runtime.binding.library import (
     TranscribeOptions,
     library,
 )
-from runtime.errors import RunnerError
+from runtime.errors import RunnerError, shown
 from runtime.sound import array_sound, opened
 
 if TYPE_CHECKING:
@@ -174,9 +174,9 @@ class Transcriber(FileHandle):
                 on_segment calls this.
         """
         if task not in _TASKS:
-            raise RunnerError(f"task is {task!r}, but must be 'transcribe' or 'translate'")
+            raise RunnerError(f"task is {shown(task)}, but must be 'transcribe' or 'translate'")
         if timestamps not in _TIMESTAMPS:
-            raise RunnerError(f"timestamps is {timestamps!r}, but must be 'segment' or 'word'")
+            raise RunnerError(f"timestamps is {shown(timestamps)}, but must be 'segment' or 'word'")
         options = TranscribeOptions(
             None if language is None else utf8_of("language", language),
             utf8_of("prompt", prompt),

@@ -11,6 +11,7 @@ from exporter.models.decoder import CausalLM
 from exporter.plan.plan import Plan
 from exporter.plan.widths import other_bytes, storage_of
 from quant.budget.allocate_bits import numbers_of, small_numbers
+from quant.cache.place import default_directory
 from quant.layers.blocks import parts_of_layer, shape_of
 from quant.layers.embedding_and_head import is_tied
 from quant.layers.outside_layers import outer_parts
@@ -82,9 +83,15 @@ def require_room(plan: Plan) -> int:
             raise ExportError(
                 f"{path} needs about {show_size(more)}{beside}, but {directory} has only "
                 f"{show_size(max(usage.free - before, 0))} free; free some space, or choose "
-                f"another place with {option}."
+                f"another place with {_where(path, option)}."
             )
     return size
+
+
+def _where(path: Path, option: str) -> str:
+    """What chooses the place of a file: it is not an option where the cache has it."""
+    cached = path.absolute().is_relative_to(default_directory().absolute())
+    return "the environment's THIMBLE_CACHE" if cached else option
 
 
 def _etrecord_bytes(plan: Plan) -> int:

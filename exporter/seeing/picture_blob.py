@@ -44,6 +44,7 @@ def write_picture(
     if axes is not None or question_place is not None:
         version = _TURNED_VERSION
     row_place = builder.CreateString(text.row_place) if text.row_place else None
+    before_text = builder.CreateString(question.before_text) if question.before_text else None
     if row_place is not None or spec.both_ways:
         version = _BOTH_WAYS_VERSION
     blank: Number | None = None
@@ -69,6 +70,7 @@ def write_picture(
         row_place,
         Flag(spec.both_ways),
         blank,
+        before_text,
     )
     builder.Finish(root, file_identifier=_IDENTIFIER)
     return bytes(builder.Output())

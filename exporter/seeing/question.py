@@ -19,11 +19,13 @@ class Question:
     Attributes:
         before, after: empty where the template writes no places so.
         place: what stands for a picture; empty: its token alone.
+        before_text: before, where the text comes first; empty: the same.
     """
 
     before: str = ""
     after: str = ""
     place: str = ""
+    before_text: str = ""
 
 
 def question_form(template: TemplateText | None, place: str) -> Question:
@@ -41,10 +43,13 @@ def question_form(template: TemplateText | None, place: str) -> Question:
             for text in [{"type": "text", "text": _TEXT}]
         ]
         parts = [one.partition(_TEXT) for one in rendered]
+        content = [{"type": "text", "text": _TEXT}, {"type": "image"}]
+        before_text = render([{"role": "user", "content": content}], True).partition(_TEXT)[0]
         text = repeated([before for before, _, _ in parts], place)
     except (jinja2.TemplateError, IrreducibleError):
         return Question()
     after = parts[0][2]
     if text.after or any(not found or rest != after for _, found, rest in parts):
         return Question()
-    return Question(text.before, after, text.picture if text.picture != place else "")
+    picture = text.picture if text.picture != place else ""
+    return Question(text.before, after, picture, before_text if before_text != text.before else "")

@@ -17,6 +17,7 @@ from exporter.seeing.calibration import PICTURES, CalibrationTiles, read_tiles
 from exporter.seeing.picture_blob import write_picture
 from exporter.seeing.picture_settings import PictureSettings, read_picture_settings
 from exporter.seeing.towers import Tower, TowerSpec, example_of, fitted, kind_of, make_tower
+from quant.machine.memory_size import show_size
 from quant.measure.size import Storage
 from quant.scheme import Scheme
 
@@ -134,9 +135,10 @@ def picture_note(sight: Sight, context: int) -> str:
         tiles = max((columns * down for columns, down in settings.patches.grids), default=0)
         whole = settings.patches.most_rows
     positions, pixels = tiles * rows + whole, tiles * side**2 + whole * sight.spec.square**2
+    memory = show_size(3 * pixels + 4 * positions * numbers)
     return (
         f"A picture takes up to {positions} of the context's {context} positions, and up to "
-        f"{(3 * pixels + 4 * positions * numbers) / 1e6:.1f} MB of memory while a text has it."
+        f"{memory} of memory while a text has it."
     )
 
 

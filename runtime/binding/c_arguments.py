@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.binding.library import Piece
-from runtime.errors import RunnerError
+from runtime.errors import RunnerError, shown
 from runtime.one_constraint import one_constraint
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ def constraint(
     """
     if schema_unsupported not in ("refuse", "relax"):
         raise RunnerError(
-            f"schema_unsupported is {schema_unsupported!r}, but must be 'refuse' or 'relax'"
+            f"schema_unsupported is {shown(schema_unsupported)}, but must be 'refuse' or 'relax'"
         )
     relax = RELAX if schema_unsupported == "relax" else 0
     if isinstance(choice, str):
-        raise RunnerError(f"choice is the string {choice!r}, but must be a list of strings")
+        raise RunnerError(f"choice is the string {shown(choice)}, but must be a list of strings")
     try:
         texts = {
             "json_schema": json_schema if isinstance(json_schema, str) else _json(json_schema),
@@ -81,7 +81,7 @@ def token_ids(tokens: Sequence[int]) -> "NDArray[np.int32]":
     import numpy as np
 
     if isinstance(tokens, bytes) or not hasattr(tokens, "__len__"):
-        raise RunnerError(f"tokens are {tokens!r}, but must be a list of whole numbers")
+        raise RunnerError(f"tokens are {shown(tokens)}, but must be a list of whole numbers")
     ids = np.asarray(tokens, dtype=None if len(tokens) else np.int32)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise RunnerError("tokens must be one row of whole numbers")
@@ -98,7 +98,7 @@ def piece_array(pieces: Iterable[tuple[str, bool]]) -> "ctypes.Array[Piece]":
     """
     if isinstance(pieces, str | bytes) or not isinstance(pieces, Iterable):
         raise RunnerError(
-            f"pieces are {pieces!r}, but must be a list of pairs: a string and a bool"
+            f"pieces are {shown(pieces)}, but must be a list of pairs: a string and a bool"
         )
     arrays = []
     for piece in pieces:
@@ -108,8 +108,8 @@ def piece_array(pieces: Iterable[tuple[str, bool]]) -> "ctypes.Array[Piece]":
                 arrays.append(Piece(data, len(data), literal))
             case _:
                 raise RunnerError(
-                    f"a piece is {piece!r}, but must be a string and True or False: whether it may "
-                    "contain special tokens"
+                    f"a piece is {shown(piece)}, but must be a string and True or False: whether "
+                    "it may contain special tokens"
                 )
     return (Piece * len(arrays))(*arrays)
 
@@ -133,7 +133,7 @@ def read_tokens(
 def encoded(path: str | os.PathLike[str]) -> bytes:
     encoded = os.fsencode(path)
     if b"\0" in encoded:
-        raise RunnerError(f"{encoded!r} contains a zero byte, which a file name must not")
+        raise RunnerError(f"{shown(encoded)} contains a zero byte, which a file name must not")
     return encoded
 
 
@@ -148,7 +148,7 @@ def check(name: str, value: Number, low: float, high: float) -> Number:
         RunnerError: it is not.
     """
     if not isinstance(value, Real):
-        raise RunnerError(f"{name} is {value!r}, but must be a number from {low} to {high}")
+        raise RunnerError(f"{name} is {shown(value)}, but must be a number from {low} to {high}")
     if not low <= value <= high:
         raise RunnerError(f"{name} is {value}, but must be from {low} to {high}")
     return value
@@ -161,7 +161,9 @@ def check_whole(name: str, value: int, low: int, high: int) -> int:
         RunnerError: it is not.
     """
     if not isinstance(value, Integral):
-        raise RunnerError(f"{name} is {value!r}, but must be a whole number from {low} to {high}")
+        raise RunnerError(
+            f"{name} is {shown(value)}, but must be a whole number from {low} to {high}"
+        )
     return int(check(name, value, low, high))
 
 
@@ -172,7 +174,7 @@ def check_text(name: str, value: str) -> str:
         RunnerError: it is not.
     """
     if not isinstance(value, str):
-        raise RunnerError(f"{name} is {value!r}, but must be a string")
+        raise RunnerError(f"{name} is {shown(value)}, but must be a string")
     return value
 
 

@@ -18,6 +18,7 @@ import click
 
 from exporter.catalogue.names import preset_name
 from quant.cache.place import default_directory
+from runtime.build import CHECKOUT
 from runtime.distribution import version
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -43,7 +44,7 @@ def exported(model: str, quant: str, chat_template: Path | None, quiet: bool) ->
     out.parent.mkdir(parents=True, exist_ok=True)
     if not quiet:
         click.echo(f"Exporting {model} with {quant}, once, to {out}", err=True)
-    command = [sys.executable, "-m", "exporter", model, "--quant", quant, "--out", str(out)]
+    command = [sys.executable, "-P", "-m", "exporter", model, "--quant", quant, "--out", str(out)]
     if chat_template is not None:
         command += ["--chat-template", str(chat_template)]
     with tempfile.TemporaryFile() as said:
@@ -56,9 +57,15 @@ def exported(model: str, quant: str, chat_template: Path | None, quiet: bool) ->
 
 
 def _run(command: list[str], output: IO[bytes] | IO[str]) -> int:
-    """Runs a command, which ends itself on Ctrl-C; other signals are passed on to it."""
+    """Runs a command, which ends itself on Ctrl-C; other signals are passed on to it. With -P it
+    imports nothing from the directory in which it is called, which may be anybody's; of a checkout
+    that is not installed it must know where that lies."""
+    paths = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    if (CHECKOUT / "pyproject.toml").is_file():
+        paths.append(str(CHECKOUT))
+    environment = os.environ | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
     with _signals_for_the_child() as children:
-        child = subprocess.Popen(command, stdout=output, stderr=output)
+        child = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         children.append(child)
         return child.wait()
 

@@ -184,7 +184,7 @@ def need_template(template: ChatTemplate | None) -> ChatTemplate:
     if template is None:
         raise HttpError(
             400,
-            "the model's file has no chat template: use /v1/completions, or export the model again "
-            "with its template",
+            "the model's file has no chat template: use /v1/completions or /api/generate, or "
+            "export the model again with its template",
         )
     return template

@@ -227,6 +227,10 @@ def test_a_disk_that_is_too_small(out: Path, stories: Path, calibration: Path) -
         r"space, or choose another place with --out\.",
         sentence,
     )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("THIMBLE_CACHE", str(out.parent))
+        arguments = ["--calibration", calibration, "--max-context-len", str(2**40), "--no-cache"]
+        assert refusal(out, stories, *arguments).endswith("with the environment's THIMBLE_CACHE.")
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model(

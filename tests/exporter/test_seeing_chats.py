@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -16,8 +17,10 @@ from support.pictures import picture
 from exporter.chat_template import TemplateText, compile_chat_template
 from exporter.seeing.question import question_form
 from runtime import Chat, Engine, Runner, RunnerError, ask
+from runtime.binding.library import library
 from runtime.chat_format.messages import prepare_messages
 from runtime.chat_format.template import ChatTemplate
+from runtime.pictures import PicturePrompt
 
 pytest.importorskip("transformers")
 TOKENS = 10
@@ -107,6 +110,20 @@ def test_the_command_line_chats(
     assert "/image needs a file" in said and "cannot read" in said
     printed, said, rows = run(["Where?"])  # what was saved has the picture
     assert printed == texts[1] + "\n" and rows == 0 and "1 turn" in said
+
+
+def test_a_list_stands_in_the_template_once(runner: Runner) -> None:
+    """Also without pictures, and with the template's own words before a text that comes first."""
+    form = library().thimble_picture_form(runner._open())
+    first = {"image": np.zeros((9, 9, 3), np.uint8)}
+    for parts, said in ((["hi"], " hi"), ([first, "a"], "<image>a"), (["a", first], " a<image>")):
+        text = f"<|im_start|>User:{said}<end_of_utterance>\nAssistant:"
+        assert PicturePrompt(parts, form).text == text
+        if first not in parts:
+            right, _ = ids(runner, runner.generate(text, **OPTIONS))
+            assert ids(runner, runner.generate(parts, **OPTIONS))[0] == right
+    with pytest.raises(RunnerError, match="an empty list"):
+        runner.generate([])
 
 
 def test_sessions_hold_pictures(runner: Runner, seeing_model: Seeing, tmp_path: Path) -> None:
@@ -220,4 +237,5 @@ def test_a_question_in_a_template_with_a_date(default: str) -> None:
     plain = question_form(TemplateText(models.TEMPLATE, NAMES), "<image>")
     dated = default + "[{{ strftime_now('%Y')[:2] }}]" + models.TEMPLATE
     found = question_form(TemplateText(dated, NAMES), "<image>")
-    assert plain.before and found == replace(plain, before=f"[20]{plain.before}")
+    dated_texts = {name: f"[20]{getattr(plain, name)}" for name in ("before", "before_text")}
+    assert plain.before and found == replace(plain, **dated_texts)

@@ -73,6 +73,8 @@ def test_refusals(runner: Runner) -> None:
         runner.generate("x", regex="a", choice=["a"])
     with pytest.raises(RunnerError, match="^choice is the string 'yes', but must be a list"):
         runner.generate("x", choice="yes")
+    with pytest.raises(RunnerError, match=r"^choice is the string 'y{96}\.\.\., but must"):
+        runner.generate("x", choice=50_000 * "y")  # a document, say
     with pytest.raises(RunnerError, match="^the constraint cannot be written as JSON: "):
         runner.generate("x", json_schema={"const": float("nan")})
     with pytest.raises(RunnerError, match='the keyword "if" at #/properties/a'):

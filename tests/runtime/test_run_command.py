@@ -17,11 +17,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def run(cache: Path, *arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    cache: Path, *arguments: str | Path, given: str = "", folder: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(ROOT), "THIMBLE_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "runtime", "run", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "THIMBLE_CACHE": str(cache), "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-P", "-m", "runtime", "run", *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, **environment},
         input=given,
         capture_output=True,
         text=True,
@@ -34,7 +37,9 @@ def test_a_checkpoint_is_exported_once(
     cpp_build: Path, one_layer_checkpoint: Path, cache: Path, tmp_path: Path
 ) -> None:
     model = (one_layer_checkpoint, "--quant", "none", "-n", "5")
-    first = run(cache, *model, "-p", "Once")
+    for name in ("exporter", "torch", "random"):  # a folder may have modules of anybody's
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(7)")
+    first = run(cache, *model, "-p", "Once", folder=tmp_path)
     assert first.returncode == 0 and first.stdout, first.stderr
     (file,) = (cache / "models").glob("*.pte")
     assert first.stderr.startswith(f"Exporting {one_layer_checkpoint} with none, once, to {file}\n")

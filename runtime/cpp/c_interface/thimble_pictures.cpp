@@ -35,6 +35,7 @@ const char* thimble_picture_form(thimble_runner* runner) {
     const thimble::PictureSettings& settings = (*sight)->settings();
     runner->picture_form = "{\"place\": " + quoted_json(settings.place) +
                            ", \"before\": " + quoted_json(settings.before_question) +
+                           ", \"before_text\": " + quoted_json(settings.before_text) +
                            ", \"after\": " + quoted_json(settings.after_question) + "}";
     return runner->picture_form.c_str();
   });

@@ -18,8 +18,9 @@ typedef struct {
 } thimble_picture;
 
 /// Returns how the model is asked about pictures, as JSON: `place`, the text that stands for one in
-/// a prompt, and `before` and `after`, the model's template around a question, which may be "". ""
-/// if it does not see. Valid until the next call.
+/// a prompt, and `before` and `after`, the model's template around a question, which may be "".
+/// `before_text` stands in front of one whose text comes first. "" if the model does not see. Valid
+/// until the next call.
 THIMBLE_API const char* thimble_picture_form(thimble_runner* runner);
 
 /// Receives a tile of a picture, as the input of the model's method `vision_encoder`: numbers of
@@ -35,8 +36,9 @@ THIMBLE_API int thimble_picture_tiles(const uint8_t* settings, size_t settings_s
                                       void* context, char* error, size_t error_size);
 
 /// As thimble_generate(), of a prompt with pictures. A prompt that has a place for each is
-/// continued; one without places is a question about them. Equal pictures are computed once, where
-/// they are remembered: the last ones up to 64 MiB. Returns 0, or 1 on failure.
+/// continued, as is any without pictures; else one without places is a question. Equal pictures are
+/// computed once, where they are remembered: the last ones up to 64 MiB. Returns 0, or 1 on
+/// failure.
 THIMBLE_API int thimble_generate_with_pictures(thimble_runner* runner, const char* prompt,
                                                size_t prompt_size, const thimble_picture* pictures,
                                                size_t count, const thimble_options* options,

@@ -44,7 +44,8 @@ enum Field {
   kQuestionPlace,
   kRowPlace,
   kBothWays,
-  kBlank
+  kBlank,
+  kBeforeText
 };
 
 enum PatchField {
@@ -190,6 +191,8 @@ Result<PictureSettings> PictureSettings::load(const uint8_t* data, size_t size) 
   }
   settings.before_picture = table.string(kBeforePicture);
   if (settings.question_place.empty()) settings.question_place = settings.place;
+  settings.before_text = table.string(kBeforeText);
+  if (settings.before_text.empty()) settings.before_text = settings.before_question;
   if (settings.rows < 1 || settings.place.empty()) return damaged("no place for a picture");
   if (settings.row_place.empty()) settings.row_place = settings.place;
   if (settings.rows > kMostPlaces / settings.row_place.size()) {

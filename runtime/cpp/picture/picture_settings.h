@@ -51,6 +51,7 @@ struct PictureSettings {
   std::string row_place;  ///< the text of `token`
   std::string before_picture, before_tile, after_row, before_whole, before_only, after_picture;
   std::string before_question, after_question;
+  std::string before_text;     ///< before_question, where the text comes first
   std::string question_place;  ///< what stands there for each picture
   PatchSettings patches;
   /// By which of a row's positions, in time, down and across, each pair of a head rotates; further

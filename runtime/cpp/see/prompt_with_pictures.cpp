@@ -43,7 +43,7 @@ Result<std::string> prompt_with_pictures(const PictureSettings& settings, std::s
                          ": write one for each, or none");
   }
   std::string text;
-  if (places == 0) {
+  if (places == 0 && !pictures.empty()) {
     text = settings.before_question;
     for (size_t i = 0; i < pictures.size(); ++i) text += settings.question_place;
     text += std::string(prompt) + settings.after_question;

@@ -14,8 +14,8 @@
 namespace thimble {
 
 /// The text of a prompt, with what stands for each picture. A prompt that has a place for each
-/// keeps its own text. One without places is a question about the pictures: the model's template
-/// stands around it, if the file has one. Fails if it has places, but not as many.
+/// keeps its own text. One without places is a question about the pictures, if there are any: the
+/// model's template stands around it, if the file has one. Fails if it has places, but not as many.
 Result<std::string> prompt_with_pictures(const PictureSettings& settings, std::string_view prompt,
                                          const Pictures& pictures);
 
