@@ -142,6 +142,11 @@ def _compare_module(request: CompareRequest, report: dict[str, Any]) -> "Outcome
         raise _cannot_run(report["delegation"]["delegate"], request.model)
     rounds = facts["quant"] != "none"
     comparison = compare_module(request.model, made, record, rounds)
+    if not comparison.rows:
+        raise BadRequest(
+            f"Nothing can be compared by line: {request.model} shows no value that a line of "
+            f"{source} makes. --inspect shows how far its export found the outputs off."
+        )
     outcome = _outcome(request, report, str(source), facts["quant"], {}, comparison)
     return replace(outcome, tolerance=None, wrong=None) if rounds else outcome
 

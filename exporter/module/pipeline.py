@@ -20,6 +20,7 @@ from exporter.file.report import NOT_RUN, Report
 from exporter.file.shared_weights import share_weights
 from exporter.file.writing import seal_files, write_program
 from exporter.listener import SILENT, Listener
+from exporter.module.fast_path import no_fast_path
 from exporter.module.method import (
     REASON_BYTES,
     Method,
@@ -59,6 +60,7 @@ def export_module(options: ModuleOptions, listener: Listener = SILENT) -> Module
 
 
 @composites_listed_once()
+@no_fast_path()
 def export_made(
     options: ModuleOptions,
     source: Path,

@@ -1,7 +1,7 @@
 """Quantizes a module, and finds out which layers change its answers."""
 
 import copy
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,12 @@ from exporter.module.capture import capture_module, keep_inputs
 from exporter.module.effects import layer_effects
 from exporter.module.quality import ModuleQuality, measure
 from exporter.module.quantize_convolutions import convolutions_of, quantize_convolutions
-from exporter.module.quantize_linears import KnownWeights, linears_of, quantize_linears
+from exporter.module.quantize_linears import (
+    KnownWeights,
+    linears_of,
+    quantize_linears,
+    with_read_weights,
+)
 from exporter.module.source import Inputs, Made, failure
 from exporter.module.state import state_kept
 from quant.progress import Progress
@@ -98,8 +103,9 @@ def quantize_made(
     given = list(made.calibration) or [made.inputs]
     fitted, held = _divided(given)
     floats = [_run(made.module, made.module, inputs) for inputs in held]
-    unsafe = _may_read_nan(program, linears)
-    left: list[str] = list(unsafe)
+    fixed = _unfit(made, program, linears)
+    unfit = list(dict.fromkeys(name for names in fixed.values() for name in names))
+    left: list[str] = list(unfit)
     kept_float = [] if convolutions else list(convolutions_of(made.module))
     ranked: list[tuple[str, float]] = []
     most = len(layers) // _MOST_LEFT
@@ -113,13 +119,13 @@ def quantize_made(
         if not ranked:
             others = [name for name in layers if name not in left]
             ranked = layer_effects(made, others, quant, group_size, fitted, held)
-        count = 2 * (len(left) - len(unsafe)) or 1
+        count = 2 * (len(left) - len(unfit)) or 1
         worst = [name for name, _ in ranked][:count]
         if count > most or len(worst) < count:
             break
-        left = [*unsafe, *worst]
+        left = [*unfit, *worst]
         listener.progress(Progress("quality", count, max(most, 1), None))
-    kept = [name for name in left if name not in unsafe]
+    kept = [name for name in left if name not in unfit]
     report = {
         "scheme": quant,
         "layers": len(layers) - len(left),
@@ -129,7 +135,7 @@ def quantize_made(
         "effects": [{"layer": name, "error": error} for name, error in ranked[:_MOST_NAMED]],
     }
     return Quantized(
-        integers, run, report, quality, _note(quant, quality, kept, unsafe, ranked, made)
+        integers, run, report, quality, _note(quant, quality, kept, fixed, ranked, made)
     )
 
 
@@ -179,6 +185,14 @@ def _run(run: Any, owner: nn.Module, inputs: Inputs) -> list[Tensor]:
         return [leaf.clone() for leaf in tree_leaves(inputs.call(run))]
 
 
+def _unfit(made: Made, program: ExportedProgram, linears: Collection[str]) -> dict[str, list[str]]:
+    """Returns the linears that stay in float whatever their answers are, by the reason."""
+    return {
+        "their inputs may be NaN": _may_read_nan(program, linears),
+        "the module reads their weights by itself": with_read_weights(made.module, made.inputs),
+    }
+
+
 def _may_read_nan(program: ExportedProgram, linears: Collection[str]) -> list[str]:
     """Returns the linears whose input may be NaN by the module's own doing: rounding to integers
     would make it a number."""
@@ -196,7 +210,7 @@ def _note(
     quant: str,
     quality: ModuleQuality,
     kept: Sequence[str],
-    unsafe: Sequence[str],
+    fixed: Mapping[str, Sequence[str]],
     ranked: Sequence[tuple[str, float]],
     made: Made,
 ) -> str:
@@ -205,10 +219,10 @@ def _note(
         texts.append(
             "Calibrated on the example alone; return calibration inputs for better ranges."
         )
-    if unsafe:
-        texts.append(f"In float, because their inputs may be NaN: {_listed(unsafe)}.")
-    if kept:
-        texts.append(f"In float, because {quant} changes most there: {_listed(kept)}.")
+    reasons = {**fixed, f"{quant} changes most there": kept}
+    texts += [
+        f"In float, because {why}: {_listed(names)}." for why, names in reasons.items() if names
+    ]
     if quality.changed:
         worst = _listed([name for name, _ in ranked if name not in kept])
         texts.append(

@@ -1,9 +1,11 @@
 """Stores a module's linears as integers: int8 a row, or int4 in groups that GPTQ chooses."""
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import reduce
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +33,40 @@ def linears_of(module: nn.Module) -> dict[str, nn.Linear]:
         for name, part in module.named_modules()
         if name and type(part) is nn.Linear and part.weight.dtype is torch.float32
     }
+
+
+class _Watched(nn.Linear):
+    """A linear that knows whether others read its weight."""
+
+    runs = is_read = False
+
+    def forward(self, input: Tensor) -> Tensor:
+        self.runs = True
+        try:
+            return super().forward(input)
+        finally:
+            self.runs = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "weight" and not self.runs:
+            self.is_read = True
+        return super().__getattr__(name)
+
+
+@torch.no_grad()
+def with_read_weights(module: nn.Module, inputs: Inputs) -> list[str]:
+    """Returns those of linears_of() whose weight another module reads: a linear with integers has
+    none.
+
+    Args:
+        inputs: an example, on which the module runs.
+    """
+    copied = copy.deepcopy(module)
+    linears = linears_of(copied)
+    for linear in linears.values():
+        linear.__class__ = _Watched
+    inputs.call(copied)
+    return [name for name, linear in linears.items() if cast(_Watched, linear).is_read]
 
 
 @torch.no_grad()

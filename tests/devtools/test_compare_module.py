@@ -114,6 +114,13 @@ def test_what_is_no_module_of_the_file_is_refused(seeing: Path, tmp_path: Path) 
         compare(ask(seeing, f"{nets.__file__}:make_looking"))
 
 
+@pytest.mark.check
+def test_a_module_without_lines_of_its_own(cpp_build: Path, tmp_path: Path) -> None:
+    pte = export("lstm", "cpu", "none", tmp_path)
+    with pytest.raises(BadRequest, match=r"by line: .* shows no value that a line of .*make_lstm"):
+        compare(ask(pte, f"{nets.__file__}:make_lstm"))
+
+
 def test_a_text_is_refused(seeing: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["compare", str(seeing), "--checkpoint", SEEING, "--text", __file__])

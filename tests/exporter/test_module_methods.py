@@ -55,6 +55,8 @@ def test_each_method_computes_what_its_module_does(program: Program) -> None:
     rows = made["embed"][0](ids)
     got: Any = program(ids.numpy())
     np.testing.assert_array_equal(got, rows.numpy())
+    with pytest.raises(RunnerError, match=r"check the numbers of the inputs, or the file with"):
+        program(ids.numpy() + methods.WORDS)
     score = program.method("score")
     assert [spec.name for spec in score.inputs] == ["rows"]
     np.testing.assert_allclose(score(got), made["score"][0](rows).numpy(), atol=1e-3)

@@ -13,9 +13,11 @@ from torch.nn import functional
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
 from exporter.module import quantize_convolutions
+from exporter.module.fast_path import no_fast_path
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
 from exporter.module.quality import measure
+from exporter.module.quantize_linears import with_read_weights
 from exporter.module.round_weights import Products, rounded
 from exporter.module.source import Inputs
 from exporter.module.source_name import SourceName, check_quant, source_name
@@ -68,6 +70,32 @@ def test_int4_linears_by_gptq(tmp_path: Path, cpp_build: Path) -> None:
         ):
             program(x.numpy())
     assert isinstance(module, torch.nn.Module)
+
+
+def test_weights_that_another_module_reads() -> None:
+    module, arguments = integers.make_reading()
+    assert with_read_weights(module, Inputs(arguments)) == ["back"]
+    layer, arguments = integers.make_layer()
+    layer.eval().requires_grad_(False)
+    assert with_read_weights(layer, Inputs(arguments)) == ["linear1", "linear2"]
+    with no_fast_path():
+        assert with_read_weights(layer, Inputs(arguments)) == []
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(("name", "count", "left"), [("layer", 2, []), ("reading", 1, ["back"])])
+def test_modules_that_read_weights(
+    tmp_path: Path, cpp_build: Path, name: str, count: int, left: list[str]
+) -> None:
+    options = ModuleOptions(SourceName(SOURCE, f"make_{name}"), tmp_path / "net.pte", "int8")
+    note = export_module(options, Quiet()).methods["forward"].quantized.note  # type: ignore[union-attr]
+    assert ("the module reads their weights by itself: back." in note) == bool(left)
+    quantization = read_report(options.out)["quantization"]
+    assert (quantization["layers"], quantization["left_in_float"]) == (count, left)
+    module, (x,) = getattr(integers, f"make_{name}")()
+    with Program(options.out) as program, torch.no_grad():
+        want = module.eval()(x).numpy()
+        np.testing.assert_allclose(program(x.numpy()), want, atol=0.02 * np.abs(want).max())
 
 
 @pytest.mark.soak

@@ -110,6 +110,13 @@ USES = [
         "'upon' is a second model after 'model.pte': pass one .pte file, and quote a prompt that "
         "has spaces",
     ),
+    *(
+        (arguments, "--timestamps is 'words', but must be segment or word")
+        for arguments in (
+            ["model.pte", "--audio", "x.wav", "--timestamps", "words"],
+            ["--audio", "x.wav", "--timestamps", "words", "model.pte"],
+        )
+    ),
     (
         ["model.pte", "-p", "x", "--system", "y"],
         "--system has no effect without --chat: add --chat, or put the text into -p",

@@ -117,6 +117,7 @@ def test_files_without_a_right_length(sound: Any) -> None:
         "streamed": riff(form + chunk(b"data", data, 0xFFFFFFFF), 0xFFFFFFFF),
         "zero": riff(form + chunk(b"data", data, 0), 0),
         "stale": riff(form + chunk(b"data", data, 0), 36),
+        "unfinished": riff(form + chunk(b"data", data, 0)),
         "cut": riff(form + chunk(b"data", data, 4000)),
         "odd": riff(form + chunk(b"data", data + b"\1", 201)),
     }
@@ -129,6 +130,7 @@ def test_what_is_not_read(sound: Any) -> None:
     refused = {
         "is not a WAV file": b"OggS" + b"\0" * 100,
         "has no samples": riff(form + chunk(b"data", b"")),
+        "has no samples: give": riff(form + chunk(b"data", b"") + chunk(b"LIST", b"INFO")),
         "is cut off before its samples": riff(form),
         "no format precedes": riff(data),
         "0 samples per second, but must have 1 to 1000000": riff(

@@ -49,5 +49,27 @@ def make_wide() -> tuple[nn.Module, tuple[Tensor, ...], None, list[Tensor]]:
     return Wide(), (torch.randn(3, 40),), None, [torch.randn(3, 40) for _ in range(40)]
 
 
+class Reading(nn.Module):
+    """Reads a weight of its own linear by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.back = nn.Linear(8, 6), nn.Linear(8, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(self.up(x), self.back.weight.T)
+
+
+def make_reading() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    torch.manual_seed(0)
+    return Reading(), (torch.randn(3, 8),)
+
+
+def make_layer() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    return layer, (torch.randn(1, 7, 32),)
+
+
 def no_layers() -> tuple[nn.Module, Tensor]:
     return nn.ReLU(), torch.randn(2)

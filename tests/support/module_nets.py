@@ -394,3 +394,7 @@ def make_tall() -> tuple[nn.Module, tuple[Tensor, ...], object]:
     """Pictures of any height: no sample has a fixed shape."""
     heights = {2: torch.export.Dim("height", min=1, max=9)}
     return nn.Sequential(nn.ReLU(), nn.Sigmoid()), (torch.randn(1, 4, 7, 7),), (heights,)
+
+
+def make_lstm() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return nn.LSTM(12, 20, batch_first=True), (torch.ones(1, 3, 12),)

@@ -14,9 +14,10 @@ std::string reason(Error error, const LogCapture& log) {
   return log.error().empty() ? code : log.error() + " (" + code + ")";
 }
 
-std::string advice(Error error, const LogCapture& log, bool ours) {
+std::string advice(Error error, const LogCapture& log, bool ours, bool has_inputs) {
   if (ours && !log.error().empty()) return log.error();
-  return reason(error, log) + ": check the file with --verify";
+  return reason(error, log) + ": check " + (has_inputs ? "the numbers of the inputs, or " : "") +
+         "the file with --verify";
 }
 
 const char* own_backend(const MethodMeta& meta) {

@@ -14,7 +14,9 @@ namespace thimble {
 std::string reason(executorch::runtime::Error error, const LogCapture& log);
 
 /// The same for a model that may be damaged; our own delegates' sentences already tell what to do.
-std::string advice(executorch::runtime::Error error, const LogCapture& log, bool ours);
+/// \param has_inputs whether inputs that are a caller's may be what is wrong.
+std::string advice(executorch::runtime::Error error, const LogCapture& log, bool ours,
+                   bool has_inputs);
 
 /// Our delegate that a method runs on; null: none.
 const char* own_backend(const executorch::runtime::MethodMeta& meta);

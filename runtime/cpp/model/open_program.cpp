@@ -129,14 +129,16 @@ Status OpenProgram::load_alone(const std::string& method) {
                                            operator_kernels());
   if (error == Error::Ok) return {};
   return Status::error("cannot load the method " + method + " of " + file_.path() + ": " +
-                       advice(error, log, own != nullptr));
+                       advice(error, log, own != nullptr, false));
 }
 
 Result<std::vector<EValue>> OpenProgram::execute(const std::string& method,
                                                  const std::vector<EValue>& inputs) {
   LogCapture log;
   auto outputs = module_->execute(method, inputs);
-  if (!outputs.ok()) return Status::error(advice(outputs.error(), log, session_ != nullptr));
+  if (!outputs.ok()) {
+    return Status::error(advice(outputs.error(), log, session_ != nullptr, !inputs.empty()));
+  }
   return std::move(*outputs);
 }
 

@@ -39,6 +39,54 @@ Work work_of(const Options& options, const Uses& uses) {
   return {nullptr, nullptr};
 }
 
+/// Whether options that go with the work go with each other, and none is missing.
+Status check_together(const Options& options) {
+  const std::string hint = ": --help lists the options";
+  if (options.model.empty()) return Status::error("no model was given: pass a .pte file" + hint);
+  if (options.embed && options.chat) {
+    return Status::error("--embed and --chat contradict each other: pass one of them" + hint);
+  }
+  const bool hears = !options.audio.empty();
+  if (hears && options.answer.sampler.temperature > 1) {
+    return Status::error("--temperature must be 0 to 1 with --audio: pass a lower one");
+  }
+  if (std::count(options.audio.begin(), options.audio.end(), "-") > 1) {
+    return Status::error("--audio - is standard input, which is read once: pass it once");
+  }
+  if (options.prompt_name && !options.embed) {
+    return Status::error(
+        "--prompt-name has no effect without --embed: add --embed, or leave it out");
+  }
+  if (options.takes_tensors() && (options.prompt || options.chat || options.embed)) {
+    return Status::error(
+        "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
+        "model of language: pass one of both");
+  }
+  if (!options.images.empty() && (!options.prompt || options.embed)) {
+    return Status::error(
+        "--image needs -p TEXT, which may be empty, and not --embed; a chat takes /image FILE");
+  }
+  if (hears && (options.chat || options.embed || options.takes_tensors())) {
+    return Status::error(
+        "--audio is for a model that hears, not with --chat, --embed or tensors: leave these out");
+  }
+  if (!options.prompt && !options.chat && !options.embed && !options.verify &&
+      !options.takes_tensors() && !hears) {
+    return Status::error(
+        "no prompt was given: pass -p TEXT, which may be empty, -f FILE, --chat, or, to a program "
+        "of tensors, --input and --output" +
+        hint);
+  }
+  if (!options.system.empty() && !options.chat) {
+    return Status::error(
+        "--system has no effect without --chat: add --chat, or put the text into -p");
+  }
+  if (options.logprobs && options.json.empty()) {
+    return Status::error("--logprobs has no effect without --json FILE, which they are written to");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_uses(const Options& options, const std::vector<std::string>& given) {
@@ -54,7 +102,7 @@ Status check_uses(const Options& options, const std::vector<std::string>& given)
     if (has(*work.takes, name)) continue;
     return Status::error(name + " has no effect with " + work.name + ": leave it out");
   }
-  return {};
+  return check_together(options);
 }
 
 }  // namespace thimble

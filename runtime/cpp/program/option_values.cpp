@@ -1,5 +1,6 @@
 #include "program/option_values.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -41,6 +42,21 @@ Status read_integer(const std::string& name, const std::string& text, uint64_t l
   }
   *value = number;
   return {};
+}
+
+Status read_word(const std::string& name, const std::string& text,
+                 const std::vector<std::string_view>& words, size_t* index) {
+  const auto found = std::find(words.begin(), words.end(), text);
+  if (found != words.end()) {
+    *index = static_cast<size_t>(found - words.begin());
+    return {};
+  }
+  std::string listed;
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    if (word != words.begin()) listed += word + 1 == words.end() ? " or " : ", ";
+    listed += *word;
+  }
+  return Status::error(name + " is '" + text + "', but must be " + listed);
 }
 
 }  // namespace thimble

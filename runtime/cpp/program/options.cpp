@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -99,21 +100,38 @@ Option number(const AnswerNumber& number, Options* options) {
   return {name, short_name, type != "boolean", read};
 }
 
+/// One of some words; `set` gets its index.
+Option word(const std::string& name, const std::vector<std::string_view>& words,
+            const std::function<void(size_t)>& set) {
+  return {name, "", true, [words, set](const std::string& name, const std::string& text) {
+            size_t index = 0;
+            Status status = read_word(name, text, words, &index);
+            if (status.ok()) set(index);
+            return status;
+          }};
+}
+
+/// A flag that one of some words may follow.
+Option maybe_word(const std::string& name, const std::vector<std::string_view>& words, bool* value,
+                  const std::function<void(size_t)>& set) {
+  Option option = word(name, words, set);
+  option.takes_value = false;
+  option.may_follow = words;
+  option.read = [read = option.read, value](const std::string& name, const std::string& text) {
+    *value = true;
+    return text.empty() ? Status() : read(name, text);
+  };
+  return option;
+}
+
 Option cache_type(const std::string& name, int32_t* value) {
-  return {
-      name, "", true, [value](const std::string& name, const std::string& text) {
-        constexpr std::pair<std::string_view, int32_t> kTypes[] = {
-            {"default", THIMBLE_CACHE_DEFAULT}, {"float16", THIMBLE_CACHE_FLOAT16},
-            {"float32", THIMBLE_CACHE_FLOAT32}, {"int8", THIMBLE_CACHE_INT8},
-            {"int4", THIMBLE_CACHE_INT4},       {"int8-int4", THIMBLE_CACHE_INT8_INT4}};
-        for (const auto& [word, type] : kTypes) {
-          if (text != word) continue;
-          *value = type;
-          return Status();
-        }
-        return Status::error(name + " is '" + text +
-                             "', but must be default, float16, float32, int8, int4 or int8-int4");
-      }};
+  return word(name, {"default", "float16", "float32", "int8", "int4", "int8-int4"},
+              [value](size_t index) {
+                constexpr int32_t kTypes[] = {THIMBLE_CACHE_DEFAULT, THIMBLE_CACHE_FLOAT16,
+                                              THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8,
+                                              THIMBLE_CACHE_INT4,    THIMBLE_CACHE_INT8_INT4};
+                *value = kTypes[index];
+              });
 }
 
 Status set_constraint(const std::string& name, ConstraintText constraint, Options* options) {
@@ -234,14 +252,8 @@ std::vector<Option> all_options(Options* options) {
       choice("--choice", options),
       constraint_text("--grammar", Kind::kGrammar, options),
       constraint_file("--grammar-file", Kind::kGrammar, options),
-      {"--schema-unsupported", "", true,
-       [options](const std::string& name, const std::string& text) {
-         if (text != "refuse" && text != "relax") {
-           return Status::error(name + " is '" + text + "', but must be refuse or relax");
-         }
-         options->relax = text == "relax";
-         return Status();
-       }},
+      word("--schema-unsupported", {"refuse", "relax"},
+           [options](size_t index) { options->relax = index == 1; }),
       one_text("--adapter", &options->adapter),
       text("--draft", &options->draft),
       tensor_file("--input", &options->inputs),
@@ -266,16 +278,8 @@ std::vector<Option> all_options(Options* options) {
       text("--language", &options->language),
       text("--task", &options->task),
       text("--format", &options->format),
-      {"--timestamps",
-       "",
-       false,
-       [options](const std::string& name, const std::string& text) {
-         options->timestamps = true;
-         options->words = text == "word";
-         if (text.empty() || text == "segment" || text == "word") return Status();
-         return Status::error(name + " is '" + text + "', but must be segment or word");
-       },
-       {"segment", "word"}},
+      maybe_word("--timestamps", {"segment", "word"}, &options->timestamps,
+                 [options](size_t index) { options->words = index == 1; }),
       flag("--no-fallback", &options->no_fallback),
       flag("--quiet", &options->quiet),
       flag("--verify", &options->verify),
@@ -297,49 +301,15 @@ const Option* find(const std::vector<Option>& options, std::string_view name) {
   return nullptr;
 }
 
-Status check(const Options& options) {
-  const std::string hint = ": --help lists the options";
-  if (options.model.empty()) return Status::error("no model was given: pass a .pte file" + hint);
-  if (options.embed && options.chat) {
-    return Status::error("--embed and --chat contradict each other: pass one of them" + hint);
-  }
-  const bool hears = !options.audio.empty();
-  if (hears && options.answer.sampler.temperature > 1) {
-    return Status::error("--temperature must be 0 to 1 with --audio: pass a lower one");
-  }
-  if (std::count(options.audio.begin(), options.audio.end(), "-") > 1) {
-    return Status::error("--audio - is standard input, which is read once: pass it once");
-  }
-  if (options.prompt_name && !options.embed) {
-    return Status::error(
-        "--prompt-name has no effect without --embed: add --embed, or leave it out");
-  }
-  if (options.takes_tensors() && (options.prompt || options.chat || options.embed)) {
-    return Status::error(
-        "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
-        "model of language: pass one of both");
-  }
-  if (!options.images.empty() && (!options.prompt || options.embed)) {
-    return Status::error(
-        "--image needs -p TEXT, which may be empty, and not --embed; a chat takes /image FILE");
-  }
-  if (hears && (options.chat || options.embed || options.takes_tensors())) {
-    return Status::error(
-        "--audio is for a model that hears, not with --chat, --embed or tensors: leave these out");
-  }
-  if (!options.prompt && !options.chat && !options.embed && !options.verify &&
-      !options.takes_tensors() && !hears) {
-    return Status::error(
-        "no prompt was given: pass -p TEXT, which may be empty, -f FILE, --chat, or, to a program "
-        "of tensors, --input and --output" +
-        hint);
-  }
-  if (!options.system.empty() && !options.chat) {
-    return Status::error(
-        "--system has no effect without --chat: add --chat, or put the text into -p");
-  }
-  if (options.logprobs && options.json.empty()) {
-    return Status::error("--logprobs has no effect without --json FILE, which they are written to");
+/// Whether each of these arguments may be a file: none follows an option of words as another word.
+Status check_words(const std::vector<Option>& known, const char* const* argv,
+                   std::initializer_list<int> files) {
+  for (const int at : files) {
+    const Option* before = find(known, argv[at - 1]);
+    const bool is_word = std::string_view(argv[at]).find_first_of("/.") == std::string::npos;
+    if (before == nullptr || before->may_follow.empty() || !is_word) continue;
+    Status status = before->read(before->name, argv[at]);
+    if (!status.ok()) return status;
   }
   return {};
 }
@@ -351,6 +321,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   const std::vector<Option> known = all_options(&options);
   std::vector<std::string> given;
   bool options_end = false;
+  int model_at = 0;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (!options_end && argument == "--") {
@@ -359,10 +330,13 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     }
     if (options_end || argument.size() < 2 || argument[0] != '-') {
       if (!options.model.empty()) {
+        Status status = check_words(known, argv, {model_at, i});
+        if (!status.ok()) return status;
         return Status::error("'" + argument + "' is a second model after '" + options.model +
                              "': pass one .pte file, and quote a prompt that has spaces");
       }
       options.model = argument;
+      model_at = i;
       continue;
     }
     const size_t equals = argument.rfind("--", 0) == 0 ? argument.find('=') : std::string::npos;
@@ -392,7 +366,6 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   options.constraint.relax = options.relax;
   if (options.help || options.version) return options;
   Status status = check_uses(options, given);
-  if (status.ok()) status = check(options);
   if (!status.ok()) return status;
   return options;
 }

@@ -32,6 +32,20 @@ std::optional<SampleType> sample_type(uint16_t kind, size_t size) {
   return std::nullopt;
 }
 
+/// Whether bytes, perhaps none, are chunks up to their end: samples are not.
+bool are_chunks(const uint8_t* bytes, size_t size) {
+  while (size >= kChunkHeader) {
+    const auto is_text = [](uint8_t byte) { return byte >= ' ' && byte <= '~'; };
+    if (!std::all_of(bytes, bytes + 4, is_text)) return false;
+    const uint64_t length = load<uint32_t>(bytes + 4);
+    const uint64_t padded = kChunkHeader + length + length % 2;
+    if (padded > size) return false;
+    bytes += padded;
+    size -= static_cast<size_t>(padded);
+  }
+  return size == 0;
+}
+
 Result<Pcm> read_format(const uint8_t* chunk, size_t size, const std::string& name) {
   if (size < kFormat) return Status::error(name + " is damaged: its format is cut off");
   uint16_t kind = load<uint16_t>(chunk);
@@ -73,7 +87,6 @@ Result<Wav> read_wav(const uint8_t* bytes, size_t size, const std::string& name)
   if (!is_riff) {
     return Status::error(name + " is not a WAV file: convert it to one of 16-bit PCM");
   }
-  const uint64_t promised = load<uint32_t>(bytes + 4) + uint64_t{kChunkHeader};
   std::optional<Pcm> format;
   for (size_t at = kRiffHeader; size - at >= kChunkHeader;) {
     const std::string_view kind = tag(bytes + at);
@@ -88,7 +101,7 @@ Result<Wav> read_wav(const uint8_t* bytes, size_t size, const std::string& name)
     if (kind == "data") {
       if (!format) return Status::error(name + " is damaged: no format precedes its samples");
       // A writer that could not go back leaves a length of 0 or of all ones.
-      const bool unknown = length == kUnknownSize || (length == 0 && promised != size);
+      const bool unknown = length == kUnknownSize || (length == 0 && !are_chunks(bytes + at, left));
       const size_t used = unknown ? left : std::min<size_t>(length, left);
       Wav wav{*format, !unknown && length > left, unknown ? UINT64_MAX : length};
       wav.pcm.data = bytes + at;
