@@ -91,14 +91,20 @@ def test_its_programs_need_only_the_runtimes_of_c(installed: Path, tmp_path: Pat
     assert licences == {p.name for p in binaries.glob("LICENSE-*")} - {"LICENSE-dr_libs"}
 
 
-@pytest.mark.parametrize("command", [("build", "--target", "aarch64"), ("web",)])
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (("build", "--target", "aarch64"), "clone the repository to build"),
+        (("web",), "the browser's runner is built from a checkout"),
+    ],
+)
 def test_it_builds_nothing_for_other_systems(
-    installed: Path, tmp_path: Path, command: tuple[str, ...]
+    installed: Path, tmp_path: Path, command: tuple[str, ...], sentence: str
 ) -> None:
     """Nor does it download or write anything for that."""
     before = set((installed / "runtime" / "bin").iterdir())
     told = run(installed, tmp_path, installed / "bin" / "thimble-runtime", *command)
-    assert told.returncode != 0 and "clone the repository to build" in told.stderr
+    assert told.returncode != 0 and sentence in told.stderr
     assert "fetched" not in told.stdout
     assert set((installed / "runtime" / "bin").iterdir()) == before
 
