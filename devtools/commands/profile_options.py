@@ -56,7 +56,7 @@ _top = click.option(
     metavar="N",
     type=click.IntRange(0),
     default=25,
-    help="Number of rows of a table, the first ones; 0: all.",
+    help="Number of rows of a table, those of the longest median first; 0: all.",
 )
 
 
@@ -84,8 +84,7 @@ def inspect(request: InspectRequest) -> None:
 
     PROFILE is a file that the runner's --etdump wrote. The self time is an event's own; the total
     time includes what a line or module calls. Time that belongs to no line has separate rows, so
-    that the self times of a table add up to the time of the calls. Rows with the most self time
-    come first, also if a single call was slow: then the median beside it is small.
+    that the self times of a table add up to the time of the calls.
 
     One operator may compute several lines or modules, such as q_proj, k_proj and v_proj. Such rows
     are marked "shares with", and the operator's time is divided among them. It is divided by the

@@ -15,8 +15,7 @@ phases               prefill and decode, or run, with the method ("run encode") 
                      forward; each: calls, tokens (null where unknown), median_call_ns;
                      wall_ns = attributed_ns + unattributed_ns + delegate_overhead_ns +
                      runtime_overhead_ns; by: line, module (decoder layers taken together),
-                     each_module, op and layer, each a list of rows: those of events by self_ns,
-                     the largest first, then the others
+                     each_module, op and layer, each a list of rows
 rows                 key, kind (events, unattributed or overhead), self_ns, total_ns, count,
                      median_ns (of its own in the median call), self_share (of wall_ns); shared_ns
                      (of self_ns, its shares of operators that other rows have a part in) and
@@ -32,7 +31,7 @@ from typing import Any
 
 from devtools.profile.limits import Limits
 from devtools.profile.profile_types import Call, Coverage, Profile
-from devtools.profile.rows import Kind, Row, View, make_rows
+from devtools.profile.rows import Row, View, make_rows
 
 
 def make_report(profile: Profile, limits: Limits | None) -> dict[str, Any]:
@@ -96,15 +95,9 @@ def _phase(calls: Sequence[Call], limits: Limits | None) -> dict[str, Any]:
         "delegate_overhead_ns": sum(call.delegate_overhead_ns for call in calls),
         "runtime_overhead_ns": sum(call.runtime_overhead_ns for call in calls),
         "by": {
-            str(view): [_row(row, calls, limits) for row in _by_sum(make_rows(calls, view))]
-            for view in View
+            str(view): [_row(row, calls, limits) for row in make_rows(calls, view)] for view in View
         },
     }
-
-
-def _by_sum(rows: list[Row]) -> list[Row]:
-    """Those of events with the most time of their own first, also if one call alone had it."""
-    return sorted(rows, key=lambda row: -row.self_ns if row.kind is Kind.EVENTS else 1)
 
 
 def _row(row: Row, calls: Sequence[Call], limits: Limits | None) -> dict[str, Any]:

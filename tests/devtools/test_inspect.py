@@ -6,19 +6,16 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from rich.console import Console
 from support.recorded_runs import PROMPT, Recorded, record_module, seeded
 from torch import Tensor, nn
 
 from devtools.commands.cli import main
-from devtools.commands.inspect_tables import show
 from devtools.errors import BadRequest
 from devtools.profile import Phase, load_profile
 from devtools.profile.limits import Bound, Limits, Resource, find_bound, load_limits
@@ -152,33 +149,6 @@ def test_work_adds_up_to_the_same_in_every_view(recorded: Recorded) -> None:
                 ]
                 for rows in facts["by"].values():
                     assert sum(row[name] or 0 for row in rows) == sum(known) > 0
-
-
-def test_a_line_that_one_call_made_costly_is_first(recorded: Recorded) -> None:
-    """Its share of the sum is what the first column shows, though its median is small."""
-    profile = load_profile(*recorded("stories_cpu_pte"))
-    first, *others = profile.calls_of(Phase.DECODE)
-    *events, last = (event for event in first.events if event.lines)
-    late = 10**9
-    (delegate,) = first.delegate_calls
-    slow = replace(
-        first,
-        end_ns=first.end_ns + late,
-        events=(*events, replace(last, end_ns=last.end_ns + late)),
-        delegate_calls=(replace(delegate, end_ns=delegate.end_ns + late),),
-    )
-    changed = replace(profile, calls=(slow, *others))
-    report = make_report(changed, None)
-    for rows in report["phases"]["decode"]["by"].values():
-        shares = [row["self_share"] for row in rows if row["kind"] == "events"]
-        assert shares == sorted(shares, reverse=True) and shares[0] > 0.5
-    console = Console(width=300, record=True, file=StringIO())
-    show(report, View.OP, [Phase.DECODE], 1, console)
-    lines = [line.rstrip() for line in console.export_text().splitlines()]
-    heading = next(number for number, line in enumerate(lines) if line.endswith("operator"))
-    kept, rest = lines[heading + 1 : heading + 3]
-    assert float(kept.split("%")[0]) > 50 > float(rest.split("%")[0])
-    assert rest.endswith(" more")
 
 
 def test_no_calls_have_no_rows() -> None:
