@@ -279,8 +279,9 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
 
 
 def asked(parts: list[str]) -> str:
-    """A question in transformers' form of the model's template."""
-    return f"<|im_start|>User:{''.join(parts)}<end_of_utterance>\nAssistant:"
+    """A question in transformers' form of the model's template, which begins with texts apart."""
+    space = "" if parts[0] == "<image>" else " "
+    return f"<|im_start|>User:{space}{''.join(parts)}<end_of_utterance>\nAssistant:"
 
 
 def test_python_asks_about_pictures(
