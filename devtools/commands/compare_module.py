@@ -153,9 +153,7 @@ class _Shown:
 
     def _numbers(self, columns: int) -> Tensor:
         rows = self.item.calls[0]
-        times = max(
-            1, rows.width // columns
-        )  # rows of a sample, of which each has others beside it
+        times = max(1, rows.width // columns)  # rows of a sample, which lie side by side
         if rows.whole == rows.width or any(n % times for n in (rows.whole, rows.first, rows.width)):
             return rows.read()
         size = rows.whole // times, rows.first // times, rows.width // times

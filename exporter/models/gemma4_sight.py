@@ -19,7 +19,7 @@ from exporter.models.fields import count, flag, positive, refuse
 from exporter.models.norm import RMSNorm
 from exporter.models.rotary_config import rope_object
 from exporter.models.rotary_tables import apply_rope
-from exporter.models.siglip import read_image_token, read_layers, read_token
+from exporter.models.siglip import read_image_token, read_layers, read_token, vision_fields
 from exporter.models.tensor_layout import Stored
 
 _VISION: Mapping[str, Any] = {  # of transformers, which stores no others' values
@@ -54,10 +54,7 @@ class TowerSpec(siglip2.PatchSpec):
 
 
 def spec(config: Mapping[str, Any]) -> TowerSpec:
-    given = config.get("vision_config")
-    if not isinstance(given, dict):
-        raise ExportError(f"vision_config is {given!r}; it must be an object.")
-    own = {**_VISION, **given}
+    own = vision_fields(config, _VISION)
     refuse(own, "hidden_activation", "gelu_pytorch_tanh")
     own |= {"hidden_act": own["hidden_activation"], "layer_norm_eps": own["rms_norm_eps"]}
     _, layers = read_layers({"vision_config": own}, {})

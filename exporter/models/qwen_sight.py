@@ -15,7 +15,7 @@ from exporter.models.families import language_fields
 from exporter.models.family import Family
 from exporter.models.fields import count, positive, refuse
 from exporter.models.rotary_config import given_rope, rope_object
-from exporter.models.siglip import read_image_token, read_layers
+from exporter.models.siglip import read_image_token, read_layers, vision_fields
 from exporter.models.tensor_layout import Stored
 
 _DEFAULTS: Mapping[str, Any] = {  # of transformers, which stores no others' values
@@ -65,10 +65,7 @@ class TowerSpec(siglip2.TowerSpec):
 
 
 def spec(config: Mapping[str, Any]) -> TowerSpec:
-    given = config.get("vision_config")
-    if not isinstance(given, dict):
-        raise ExportError(f"vision_config is {given!r}; it must be an object.")
-    own = {**_DEFAULTS, **given}
+    own = vision_fields(config, _DEFAULTS)
     names = {"num_hidden_layers": "depth", "num_attention_heads": "num_heads"}
     names["num_channels"] = "in_channels"
     own |= {ours: own[theirs] for ours, theirs in names.items()} | {"layer_norm_eps": _EPS}

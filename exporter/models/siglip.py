@@ -100,6 +100,18 @@ def spec(config: Mapping[str, Any]) -> TowerSpec:
     )
 
 
+def vision_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of vision_config, over those of others that are not stored.
+
+    Raises:
+        ExportError: it is no object.
+    """
+    own = config.get("vision_config")
+    if not isinstance(own, dict):
+        raise ExportError(f"vision_config is {own!r}; it must be an object.")
+    return {**defaults, **own}
+
+
 def read_layers(
     config: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], dict[str, Any]]:
@@ -111,10 +123,7 @@ def read_layers(
     Raises:
         ExportError: one has a value that is not supported.
     """
-    own = config.get("vision_config")
-    if not isinstance(own, dict):
-        raise ExportError(f"vision_config is {own!r}; it must be an object.")
-    own = {**defaults, **own}
+    own = vision_fields(config, defaults)
     refuse(own, "hidden_act", *ACTIVATIONS)
     refuse(own, "num_channels", 3)
     sizes = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
