@@ -2,7 +2,6 @@
 layer's own from the blank token, with the tokens of transformers."""
 
 import json
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -12,34 +11,31 @@ import numpy as np
 import pytest
 import torch
 from support import gemma4_sight_models as models
-from support.exported import Quiet
 from support.pictures import picture
+from support.seeing_exports import (
+    OPTIONS,
+    TOKENS,
+    answered,
+    check_quantized,
+    check_without_vision,
+    export,
+)
 from support.tiers import checked, soaked_rows
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
 from exporter.models import gemma4_sight
 from exporter.models.qwen_sight import angles
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
 from exporter.seeing.picture_blob import PICTURE, write_picture
 from exporter.seeing.picture_settings import read_picture_settings
 from exporter.seeing.towers import fitted
-from quant.scheme import Scheme
-from runtime import Chat, Engine, Program, Runner, RunnerError, ask
+from runtime import Chat, Engine, Program, Runner, RunnerError
 from runtime.pictures import picture_tiles
 
 transformers = pytest.importorskip("transformers")
-TOKENS = 10
-OPTIONS: Any = {"max_new_tokens": TOKENS, "temperature": 0, "logprobs": 0}
 SIZES = [(40, 30), (31, 90), (64, 64), (200, 20), (1, 1)]
 LONG = [(3, 300), (300, 3), (12, 900), (84, 120), (1000, 1)]
 Seeing = tuple[Path, Any, Path]
-
-
-def export(directory: Path, name: str = "m.pte", **options: Any) -> Any:
-    known = {"scheme": Scheme("none"), "max_context_len": 1024, **options}
-    return export_model(ExportOptions(str(directory), out=directory / name, **known), Quiet())
 
 
 @pytest.fixture(scope="module")
@@ -143,14 +139,6 @@ def test_rows_are_kept(seeing: Seeing, tmp_path: Path) -> None:
             assert [answered(engine, one) for one in asked] == alone
 
 
-def answered(engine: Engine, parts: list[Any]) -> str:
-    content = [
-        {"type": "text", "text": one} if isinstance(one, str) else {"type": "image", **one}
-        for one in parts
-    ]
-    return ask(engine, [{"role": "user", "content": content}], **OPTIONS).text
-
-
 def in_squares(patches: torch.Tensor, side: int) -> torch.Tensor:
     """Patches (height, width, numbers) by squares, (patches, numbers)."""
     squares = patches.unflatten(1, (-1, side)).unflatten(0, (-1, side))
@@ -206,35 +194,12 @@ def test_damaged_settings_are_refused(cpp_build: Path, tmp_path: Path) -> None:
 def test_what_sees_is_quantized(
     cpp_build: Path, tmp_path: Path, name: str | None, bits: int, least: float
 ) -> None:
-    for index, size in enumerate([(64, 64), (31, 90), (80, 50), (40, 30), (20, 100)]):
-        picture(*size).save(tmp_path / f"{index}.ppm")
-    models.write_seeing(tmp_path / "model", factor=1)
-    whole = export(
-        tmp_path / "model",
-        "q.pte",
-        scheme=Scheme("rtn4"),
-        vision_scheme=name and Scheme(name),
-        calibration_images=tmp_path,
-    )
-    vision = whole.report["vision"]
-    assert vision["quantization"]["bits"] == bits
-    assert vision["delegation"]["calls"] == 1 and not vision["delegation"]["left"]
-    assert least < vision["quality"]["cosine_worst"] < 1
-    with Runner(whole.out, threads=1) as runner:
-        assert list(runner.generate([{"image": tmp_path / "1.ppm"}, "Hm?"], **OPTIONS))
+    check_quantized(models.write_seeing, tmp_path, name, bits, least)
 
 
 @pytest.mark.check
 def test_without_vision(tmp_path: Path) -> None:
-    """The file of a directory that tells of nothing that sees, byte for byte."""
-    seeing, blind = tmp_path / "a" / "model", tmp_path / "b" / "model"
-    models.write_seeing(seeing)
-    shutil.copytree(seeing, blind)
-    (blind / "preprocessor_config.json").unlink()
-    config = json.loads((seeing / "config.json").read_text())
-    (blind / "config.json").write_text(json.dumps({**config, "vision_config": None}))
-    files = [export(seeing, vision=False), export(blind)]
-    assert files[0].out.read_bytes() == files[1].out.read_bytes()
+    check_without_vision(models.write_seeing, tmp_path)
 
 
 def test_what_cannot_be_exported(tmp_path: Path) -> None:

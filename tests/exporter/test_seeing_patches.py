@@ -10,30 +10,20 @@ import numpy as np
 import pytest
 import torch
 from support import patched_models as models
-from support.exported import Quiet
 from support.pictures import picture
+from support.seeing_exports import OPTIONS, TOKENS, check_quantized, export
 from support.tiers import soaked_rows
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
 from exporter.seeing.picture_blob import PICTURE
-from quant.scheme import Scheme
 from runtime import Chat, Program, Runner
 from runtime.pictures import picture_tiles
 
 pytestmark = pytest.mark.check
 
 transformers = pytest.importorskip("transformers")
-TOKENS = 10
-OPTIONS: Any = {"max_new_tokens": TOKENS, "temperature": 0, "logprobs": 0}
 Patched = tuple[Path, Any, Path]
-
-
-def export(directory: Path, name: str = "m.pte", **options: Any) -> Any:
-    known = {"scheme": Scheme("none"), "max_context_len": 1024, **options}
-    return export_model(ExportOptions(str(directory), out=directory / name, **known), Quiet())
 
 
 @pytest.fixture(scope="module")
@@ -122,22 +112,7 @@ def test_sessions_hold_wholes_of_any_size(patched: Patched, tmp_path: Path) -> N
 def test_what_sees_is_quantized(
     cpp_build: Path, tmp_path: Path, name: str | None, bits: int, least: float
 ) -> None:
-    for index, size in enumerate([(64, 64), (31, 90), (80, 50), (40, 30), (20, 200)]):
-        picture(*size).save(tmp_path / f"{index}.ppm")
-    models.write_patched(tmp_path / "model", factor=1)
-    whole = export(
-        tmp_path / "model",
-        "q.pte",
-        scheme=Scheme("rtn4"),
-        vision_scheme=name and Scheme(name),
-        calibration_images=tmp_path,
-    )
-    vision = whole.report["vision"]
-    assert vision["quantization"]["bits"] == bits
-    assert vision["delegation"]["calls"] == 1 and not vision["delegation"]["left"]
-    assert least < vision["quality"]["cosine_worst"] < 1
-    with Runner(whole.out, threads=1) as runner:
-        assert list(runner.generate([{"image": tmp_path / "1.ppm"}, "Hm?"], **OPTIONS))
+    check_quantized(models.write_patched, tmp_path, name, bits, least, longest=200)
 
 
 def test_what_cannot_be_exported(patched: Patched, tmp_path: Path) -> None:

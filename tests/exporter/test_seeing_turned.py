@@ -4,6 +4,7 @@ tokens of transformers."""
 import json
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +12,29 @@ import numpy as np
 import pytest
 import torch
 from support import turned_models as models
-from support.exported import Quiet
 from support.pictures import picture
+from support.seeing_exports import (
+    OPTIONS,
+    TOKENS,
+    answered,
+    check_quantized,
+    check_without_vision,
+    export,
+)
 from support.tiers import soaked_rows
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
 from exporter.models import qwen_sight
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
 from exporter.seeing.picture_blob import PICTURE, write_picture
 from exporter.seeing.picture_settings import read_picture_settings
-from quant.scheme import Scheme
-from runtime import Chat, Engine, Program, Runner, ask
+from runtime import Chat, Engine, Program, Runner
 from runtime.pictures import picture_tiles
 
 pytestmark = pytest.mark.check
 
 transformers = pytest.importorskip("transformers")
-TOKENS = 10
-OPTIONS: Any = {"max_new_tokens": TOKENS, "temperature": 0, "logprobs": 0}
 Turned = tuple[Path, Any, Path]
-
-
-def export(directory: Path, name: str = "m.pte", **options: Any) -> Any:
-    known = {"scheme": Scheme("none"), "max_context_len": 1024, **options}
-    return export_model(ExportOptions(str(directory), out=directory / name, **known), Quiet())
 
 
 @pytest.fixture(scope="module", params=["qwen3_5", "qwen3_vl"])
@@ -132,14 +130,6 @@ def test_positions_are_kept(turned: Turned, tmp_path: Path) -> None:
             assert [answered(engine, one) for one in asked] == alone
 
 
-def answered(engine: Engine, parts: list[Any]) -> str:
-    content = [
-        {"type": "text", "text": one} if isinstance(one, str) else {"type": "image", **one}
-        for one in parts
-    ]
-    return ask(engine, [{"role": "user", "content": content}], **OPTIONS).text
-
-
 def expected_pixels(processor: models.Processor, size: tuple[int, int]) -> np.ndarray:
     patches = processor.patches(picture(*size))
     apart = patches.unflatten(2, (3, processor.patch, processor.patch)).permute(0, 1, 3, 4, 2)
@@ -189,36 +179,14 @@ def test_pixels_are_those_of_transformers(
 def test_what_sees_is_quantized(
     cpp_build: Path, tmp_path: Path, model_type: str, name: str | None, bits: int, least: float
 ) -> None:
-    for index, size in enumerate([(64, 64), (31, 90), (80, 50), (40, 30), (20, 100)]):
-        picture(*size).save(tmp_path / f"{index}.ppm")
-    models.write_turned(tmp_path / "model", factor=1, model_type=model_type)
-    whole = export(
-        tmp_path / "model",
-        "q.pte",
-        scheme=Scheme("rtn4"),
-        vision_scheme=name and Scheme(name),
-        calibration_images=tmp_path,
+    check_quantized(
+        partial(models.write_turned, model_type=model_type), tmp_path, name, bits, least
     )
-    vision = whole.report["vision"]
-    assert vision["quantization"]["bits"] == bits
-    assert vision["delegation"]["calls"] == 1 and not vision["delegation"]["left"]
-    assert least < vision["quality"]["cosine_worst"] < 1
-    with Runner(whole.out, threads=1) as runner:
-        assert list(runner.generate([{"image": tmp_path / "1.ppm"}, "Hm?"], **OPTIONS))
 
 
 @pytest.mark.parametrize("model_type", ["qwen3_5", "qwen3_vl"])
 def test_without_vision(tmp_path: Path, model_type: str) -> None:
-    """The file of a directory that tells of nothing that sees, byte for byte."""
-    seeing, blind = tmp_path / "a" / "model", tmp_path / "b" / "model"
-    models.write_turned(seeing, model_type=model_type)
-    shutil.copytree(seeing, blind)
-    (blind / "preprocessor_config.json").unlink()
-    config = json.loads((seeing / "config.json").read_text())
-    (blind / "config.json").write_text(json.dumps({**config, "vision_config": None}))
-    files = [export(seeing, vision=False), export(blind)]
-    assert files[0].report["model"]["left_out"] == files[1].report["model"]["left_out"]
-    assert files[0].out.read_bytes() == files[1].out.read_bytes()
+    check_without_vision(partial(models.write_turned, model_type=model_type), tmp_path)
 
 
 @pytest.mark.parametrize("turned", ["qwen3_5"], indirect=True)
