@@ -83,7 +83,7 @@ def host(cpp_build: Path) -> Run:
 @pytest.fixture(scope="session")
 def arm(aarch64_build: Path) -> Run:
     """Runs a test program of Arm's build, with some of its shapes, on a CPU that has everything."""
-    return runs_in(aarch64_build, QEMU, "-cpu", "max", one_of=8)
+    return runs_in(aarch64_build, QEMU, "-cpu", "max", one_of=16)
 
 
 @pytest.fixture(scope="session", params=["some", *checked(["arm"]), *soaked(["host"])])
@@ -149,9 +149,7 @@ def test_every_shape_on_arm(aarch64_build: Path, program: str) -> None:
 @pytest.mark.parametrize("program", [*QUICK, *soaked(SLOW)])
 def test_arm_without_i8mm(aarch64_build: Path, program: str) -> None:
     """No instruction of i8mm slips into what a CPU without it runs."""
-    result = subprocess.run(
-        [QEMU, "-cpu", "neoverse-n1", aarch64_build / program], capture_output=True, text=True
-    )
+    result = runs_in(aarch64_build, QEMU, "-cpu", "neoverse-n1", one_of=8)(program)
     assert result.returncode == 0, result.stderr
 
 

@@ -28,12 +28,10 @@ KERNELS = [
     "select",
 ]
 METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
-DELEGATE = [
-    f"delegate_{name}_test"
-    for name in ("team", "executor", "ops", "encoder", "segments", "session", "state")
-]
-TEAM = DELEGATE[0]  # whose threads are all that the others have
-TESTS = PROGRAMS + DELEGATE + [f"kernel_{name}_test" for name in KERNELS]
+TEAM = "delegate_team_test"  # whose threads are all that the others have
+DELEGATE = [f"delegate_{name}_test" for name in ("executor", "encoder", "session", "state")]
+FURTHER = ["delegate_ops_test", "delegate_segments_test"]  # executor and engine do their work too
+TESTS = PROGRAMS + [TEAM, *DELEGATE] + [f"kernel_{name}_test" for name in KERNELS]
 PATIENCE = 1200  # seconds, for what hangs: sanitizers are slow
 OTHERS = ["runner", "engine_test", "constraint_cli", "delegate_damage_test"]
 
@@ -45,7 +43,7 @@ def sanitized() -> Path:
 
 def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [program, *arguments]
-    environment = {**os.environ, "THIMBLE_ONE_OF": "8"}  # of the shapes of kernels
+    environment = {**os.environ, "THIMBLE_ONE_OF": "16"}
     result = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, env=environment
     )
@@ -59,8 +57,8 @@ def test_the_test_programs(sanitized: Path, program: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("program", METAL)
-def test_metals_kernels(program: str) -> None:
+@pytest.mark.parametrize("program", [*METAL, *FURTHER])
+def test_further_programs(program: str) -> None:
     assert run(build("asan", (program,)).directory / program).returncode == 0
 
 
@@ -89,7 +87,7 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path, seed: int) -> N
         assert chat("Hello\n") == 2
 
 
-@pytest.mark.parametrize("program", [TEAM, *soaked(DELEGATE[1:])])
+@pytest.mark.parametrize("program", [TEAM, *soaked(DELEGATE + FURTHER)])
 def test_threads(program: str) -> None:
     assert run(build("tsan", (program,)).directory / program).returncode == 0
 

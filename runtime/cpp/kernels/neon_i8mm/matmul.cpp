@@ -1,3 +1,5 @@
+#include "kernels/shared/matmul.h"
+
 #include <arm_neon.h>
 
 #include <cstring>
@@ -5,7 +7,6 @@
 #include "kernels/neon_dotprod/unpack.h"
 #include "kernels/neon_i8mm/variant.h"
 #include "kernels/shared/epilogue.h"
-#include "kernels/shared/functions.h"
 #include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::neon_i8mm {

@@ -269,6 +269,7 @@ bool rows_that_attend_to_each_other() {
   for (const auto form : {test::GeneralModel::Form::kFused, test::GeneralModel::Form::kPlain}) {
     const test::GeneralModel model(form);
     for (const auto& [first, last] : {std::pair<size_t, size_t>{210, 290}, {250, 258}, {9, 320}}) {
+      if (!test::is_chosen()) continue;
       LoadedModel loaded(model, best(), 2);
       std::vector<std::vector<float>> answers;
       const auto answer = [&](const std::vector<size_t>& borders, bool ahead) {
