@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import typing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,31 +25,56 @@ LARGE = ("torch", "executorch", "torchao", "transformers", "pandas", "starlette"
 
 GGUF = b"GGUF\3\0\0\0"
 
-# Runs a command in this process, then says its exit code and what it imported.
-RUN = f"""
-import runpy, sys
-try:
-    runpy.run_module(sys.argv[1], run_name="__main__", alter_sys=False)
-except SystemExit as end:
-    print("code", end.code)
-print("imported", *[name for name in {LARGE!r} if name in sys.modules])
+# Runs each command that it reads in a process of its own, which has imported what all of them do;
+# then says the exit code and what was imported.
+SERVER = f"""
+import json, os, runpy, sys
+import devtools.commands.cli, exporter.commands.cli, quant.commands.cli, runtime.commands
+for line in sys.stdin:
+    directory, *sys.argv = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(directory)
+        os.environ["HOME"] = directory
+        for number, name in enumerate((os.devnull, "output", "errors")):
+            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), number)
+        try:
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=False)
+        except SystemExit as end:
+            print("code", end.code)
+        print("imported", *[name for name in {LARGE!r} if name in sys.modules], flush=True)
+        sys.stderr.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(flush=True)
 """
+Run = Callable[[Path, str], tuple[str, str]]
 
 
-def run(directory: Path, command: str) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Both streams of a command that is run in a directory."""
-    package, *arguments = command.split()
-    script = f"import sys; sys.argv = [{package!r}, *{arguments!r}]\n" + RUN.replace(
-        "sys.argv[1]", repr(package)
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=directory,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(directory), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        cwd=tmp_path_factory.mktemp("server"),
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "HF_HUB_OFFLINE": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
     )
-    return process.stdout, process.stderr
+    assert server.stdin is not None and server.stdout is not None
+
+    def ask(directory: Path, command: str) -> tuple[str, str]:
+        print(json.dumps([str(directory), *command.split()]), file=server.stdin, flush=True)
+        assert server.stdout is not None and server.stdout.readline() == "\n"
+        files = [directory / name for name in ("output", "errors")]
+        output, errors = (file.read_text(encoding="utf-8") for file in files)
+        return output, errors
+
+    yield ask
+    server.stdin.close()
+    server.wait()
+    server.stdout.close()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +86,7 @@ def run(directory: Path, command: str) -> tuple[str, str]:
         if option == "--help" or " " not in package
     ],
 )
-def test_help_and_versions(tmp_path: Path, command: str) -> None:
+def test_help_and_versions(run: Run, tmp_path: Path, command: str) -> None:
     output, errors = run(tmp_path, command)
     assert output.endswith("code 0\nimported\n") and errors == ""
 
@@ -144,7 +170,7 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("devtools report no.etdp --etrecord no.etrecord --out x.html", "no.etdp"),
     ],
 )
-def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
+def test_wrong_arguments(run: Run, tmp_path: Path, command: str, sentence: str) -> None:
     for pipe in ("pipe", "pipe.gguf"):
         os.mkfifo(tmp_path / pipe)
     output, errors = run(tmp_path, command)
@@ -182,7 +208,7 @@ def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
         ("runtime serve x.gguf --max-memory x", b"", "--max-memory 'x' is not a valid size"),
     ],
 )
-def test_wrong_files(tmp_path: Path, command: str, content: bytes, sentence: str) -> None:
+def test_wrong_files(run: Run, tmp_path: Path, command: str, content: bytes, sentence: str) -> None:
     (tmp_path / "x.gguf").write_bytes(content)
     output, errors = run(tmp_path, command)
     assert output == "code 2\nimported\n"
@@ -190,13 +216,13 @@ def test_wrong_files(tmp_path: Path, command: str, content: bytes, sentence: str
 
 
 @pytest.mark.parametrize("command", ["runtime serve", "runtime build -x", "devtools no"])
-def test_errors_of_usage_are_one_line(tmp_path: Path, command: str) -> None:
+def test_errors_of_usage_are_one_line(run: Run, tmp_path: Path, command: str) -> None:
     output, errors = run(tmp_path, command)
     assert output == "code 2\nimported\n"
     assert errors.startswith("Error: ") and errors.count("\n") == 1
 
 
-def test_delegates_are_listed(tmp_path: Path) -> None:
+def test_delegates_are_listed(run: Run, tmp_path: Path) -> None:
     output, errors = run(tmp_path, "exporter --list-delegates")
     listed, _, _ = output.rpartition("code ")
     assert all(f" {name} " in listed for name in DELEGATES) and errors == ""
@@ -204,7 +230,7 @@ def test_delegates_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model_type", ["llama", "bert"])
-def test_wrong_arguments_beside_a_directory(tmp_path: Path, model_type: str) -> None:
+def test_wrong_arguments_beside_a_directory(run: Run, tmp_path: Path, model_type: str) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(f'{{"model_type": "{model_type}"}}')
     output, errors = run(tmp_path, "exporter ./model --out x.pte --quant foo")
@@ -223,7 +249,7 @@ def test_wrong_arguments_beside_a_directory(tmp_path: Path, model_type: str) -> 
     ],
 )
 def test_a_config_is_read_first(
-    tmp_path: Path, fields: dict[str, Any], options: str, sentence: str
+    run: Run, tmp_path: Path, fields: dict[str, Any], options: str, sentence: str
 ) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps(fields))
