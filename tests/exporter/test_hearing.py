@@ -264,7 +264,7 @@ def test_what_the_export_refuses(tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("name", ["rtn8", "gptq4"])
+@pytest.mark.parametrize("name", [*soaked(["rtn8"]), "gptq4"])
 def test_integers(name: str, cpp_build: Path, tmp_path: Path) -> None:
     """The file computes what the model of integers does, in one call a method, and is smaller."""
     model = models.write_whisper(
@@ -360,7 +360,7 @@ def test_whisper_tiny(recording: int, cpp_build: Path, tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(0, 0.01, 9 * RATE).astype("<f4")
     quiet = transcribe(cpp_build, result.out, "--audio", write_wav(tmp_path / "noise.wav", noise))
     assert quiet["text"] == ""
-    for part in (samples[: 30 * RATE], samples[-9 * RATE :], samples[: 2 * RATE]):
+    for part in (samples[: 30 * RATE], samples[: 2 * RATE]):
         path = write_wav(tmp_path / "x.wav", part)
         got = transcribe(cpp_build, result.out, "--audio", path)
         expected = model.generate(features_of(part, 30), do_sample=False)

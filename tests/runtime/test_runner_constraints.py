@@ -31,7 +31,7 @@ def generate(build: Path, model: Path, *arguments: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("model", ["embedded_cpu_pte", "embedded_pte", "stories_cpu_pte"])
+@pytest.mark.parametrize("model", ["embedded_cpu_pte", "stories_pte"])
 def test_a_schema(cpp_build: Path, model: str, request: pytest.FixtureRequest) -> None:
     path = request.getfixturevalue(model)
     schema = json.dumps(PERSON)

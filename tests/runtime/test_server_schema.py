@@ -37,7 +37,7 @@ def test_answers_are_as_described(
                 "run",
                 server.address + "/openapi.json",
             ),
-            *("--checks", CHECKS, "--max-examples", "12", "--seed", "1"),
+            *("--checks", CHECKS, "--max-examples", "6", "--seed", "1"),
             *("--generation-database", "none"),
             *(which, FIRST),
         ]
