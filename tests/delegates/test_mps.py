@@ -24,7 +24,7 @@ from support.exported import Quiet
 from support.family_models import case_of, our_model, reference_model, tokens_of
 from support.odd_models import OddDecoder, OddLayer, captured_odd
 from support.small_models import random_model
-from support.tiers import checked, checked_rows
+from support.tiers import checked_rows, soaked
 from torch import Tensor
 
 from delegates import DelegateError, Step, cpu, mps
@@ -252,7 +252,7 @@ def test_the_runner_with_metal_tells_the_same_story(
     assert len(ids) > 4 * 9  # parts of the operators of four layers or five
 
 
-@pytest.fixture(scope="module", params=["embedded_cpu_pte", *checked(["stories_cpu_pte"])])
+@pytest.fixture(scope="module", params=[*soaked(["embedded_cpu_pte"]), "stories_cpu_pte"])
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:

@@ -11,7 +11,7 @@ from support.exported import Quiet
 from support.families.qwen3_moe import MIXTURE
 from support.family_models import SHAPE, Case, reference_model
 from support.small_models import quantized_model
-from support.tiers import soaked
+from support.tiers import soaked_rows
 from torch._decomp import decomposition_table
 
 from delegates import DELEGATES, DelegateError, get_delegate
@@ -55,10 +55,19 @@ def test_the_highest_scores_are_chosen() -> None:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("scheme", ["rtn4", "rtn8", *soaked(["none"])])
 @pytest.mark.parametrize(
-    "name",
-    ["normalized", "sigmoids", "of all scores", "biases", "clamped", "one"],
+    ("name", "scheme"),
+    [
+        *(("normalized", "rtn8"), ("sigmoids", "rtn4"), ("of all scores", "rtn8")),
+        *(("biases", "rtn4"), ("clamped", "rtn8"), ("one", "rtn4")),
+        *soaked_rows(
+            [
+                *(("normalized", "rtn4"), ("sigmoids", "rtn8"), ("of all scores", "rtn4")),
+                *(("biases", "rtn8"), ("clamped", "rtn4"), ("one", "rtn8")),
+                *((name, "none") for name in SPECS),
+            ]
+        ),
+    ],
 )
 @torch.no_grad()
 def test_one_operator_and_its_decomposition(name: str, scheme: str) -> None:

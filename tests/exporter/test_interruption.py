@@ -8,6 +8,7 @@ from fcntl import F_GETPIPE_SZ, F_SETPIPE_SZ, fcntl
 from pathlib import Path
 
 import pytest
+from support.tiers import soaked_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 START = """
@@ -110,7 +111,8 @@ def test_standard_output_that_takes_no_more() -> None:
 @pytest.mark.check
 @pytest.mark.parametrize("closed", [(1,), (2,), (1, 2), (0, 1, 2)], ids=str)
 @pytest.mark.parametrize(
-    ("command", "code"), [("exporter --help", 0), ("exporter --no-such", 2), ("quant cache", 0)]
+    ("command", "code"),
+    [("exporter --help", 0), ("exporter --no-such", 2), *soaked_rows([("quant cache", 0)])],
 )
 def test_streams_that_were_closed_before(command: str, code: int, closed: tuple[int, ...]) -> None:
     """What was to be printed is missed; what nobody was to read is not."""

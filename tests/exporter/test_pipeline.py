@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.exported import Exported, Quiet, export_for_tests
-from support.tiers import checked
+from support.tiers import checked, soaked_rows
 from torch import Tensor
 
 import exporter.pipeline
@@ -185,7 +185,7 @@ def test_gptq_is_closer_to_float_than_rounding(
     [
         (24, 1, Scheme("rtn8")),
         (3, None, Scheme("none")),
-        (64, 2, Scheme("rtn4", 64, 4)),
+        *soaked_rows([(64, 2, Scheme("rtn4", 64, 4))]),
     ],
 )
 def test_short_lengths(

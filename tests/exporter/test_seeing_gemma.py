@@ -19,7 +19,7 @@ from support.seeing_exports import (
     check_without_vision,
     export,
 )
-from support.tiers import checked, checked_rows, soaked_rows
+from support.tiers import checked, soaked_rows
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
@@ -104,7 +104,7 @@ def test_tokens_are_those_of_transformers(
     ("sizes", "context", "seq_len"),
     [
         ({"window": 100}, 1024, models.ROWS),  # a picture fills a step
-        *checked_rows([({"side": 64, "rows": 256, "window": 40}, 1024, 256)]),  # and a chunk
+        *soaked_rows([({"side": 64, "rows": 256, "window": 40}, 1024, 256)]),  # and a chunk
     ],
 )
 def test_a_step_that_a_picture_fills(
@@ -184,10 +184,8 @@ def test_a_cut_picture_is_read_anew(seeing: Seeing) -> None:
             assert "".join(runner.generate(parts, **OPTIONS)) == right
 
 
-@pytest.mark.check
-@pytest.mark.parametrize(
-    ("name", "bits", "least"), [(None, 8, 0.99), *soaked_rows([("gptq4", 4, 0.9)])]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "bits", "least"), [(None, 8, 0.99), ("gptq4", 4, 0.9)])
 def test_what_sees_is_quantized(
     cpp_build: Path, tmp_path: Path, name: str | None, bits: int, least: float
 ) -> None:

@@ -20,7 +20,7 @@ from support.seeing_exports import (
     check_without_vision,
     export,
 )
-from support.tiers import checked, soaked_rows
+from support.tiers import checked
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
@@ -187,17 +187,15 @@ def test_damaged_settings_are_refused(cpp_build: Path, tmp_path: Path) -> None:
             picture_tiles(damaged, picture(9, 9))
 
 
-@pytest.mark.check
-@pytest.mark.parametrize(
-    ("name", "bits", "least"), [(None, 8, 0.99), *soaked_rows([("gptq4", 4, 0.9)])]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "bits", "least"), [(None, 8, 0.99), ("gptq4", 4, 0.9)])
 def test_what_sees_is_quantized(
     cpp_build: Path, tmp_path: Path, name: str | None, bits: int, least: float
 ) -> None:
     check_quantized(models.write_seeing, tmp_path, name, bits, least)
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_without_vision(tmp_path: Path) -> None:
     check_without_vision(models.write_seeing, tmp_path)
 

@@ -12,7 +12,6 @@ import torch
 from support import patched_models as models
 from support.pictures import picture
 from support.seeing_exports import OPTIONS, TOKENS, check_quantized, export
-from support.tiers import soaked_rows
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
@@ -106,9 +105,8 @@ def test_sessions_hold_wholes_of_any_size(patched: Patched, tmp_path: Path) -> N
         assert other.stats["image_rows"] > 0 and len(texts) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "bits", "least"), [(None, 8, 0.995), *soaked_rows([("gptq4", 4, 0.9)])]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "bits", "least"), [(None, 8, 0.995), ("gptq4", 4, 0.9)])
 def test_what_sees_is_quantized(
     cpp_build: Path, tmp_path: Path, name: str | None, bits: int, least: float
 ) -> None:

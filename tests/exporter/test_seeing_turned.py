@@ -21,7 +21,7 @@ from support.seeing_exports import (
     check_without_vision,
     export,
 )
-from support.tiers import soaked_rows
+from support.tiers import soaked, soaked_rows
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
@@ -184,7 +184,7 @@ def test_what_sees_is_quantized(
     )
 
 
-@pytest.mark.parametrize("model_type", ["qwen3_5", "qwen3_vl"])
+@pytest.mark.parametrize("model_type", [*soaked(["qwen3_5"]), "qwen3_vl"])
 def test_without_vision(tmp_path: Path, model_type: str) -> None:
     check_without_vision(partial(models.write_turned, model_type=model_type), tmp_path)
 

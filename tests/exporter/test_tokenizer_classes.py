@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.cpp_programs import CppTokenizer
 from support.hostile_text import hostile_strings
-from support.tiers import checked, checked_rows
+from support.tiers import checked, checked_rows, soaked_rows
 from support.trained_tokenizers import TRAINERS
 from transformers import AutoTokenizer
 
@@ -95,12 +95,11 @@ def test_a_model_type_has_a_class(
     ("fix", "model_type", "more", "tokens", "note"),
     [
         (False, "mistral", {}, 100_001, "set fix_mistral_regex of "),
-        *checked_rows(
+        *checked_rows([(True, "mistral", {}, 100_001, ""), (True, "mistral", {}, 100_000, "")]),
+        *soaked_rows(
             [
-                (True, "mistral", {}, 100_001, ""),
                 (True, "mistral3", {"transformers_version": "4.57.1"}, 100_001, ""),
                 (True, "mistral", {"transformers_version": "5.1.0"}, 100_001, ""),
-                (True, "mistral", {}, 100_000, ""),
                 (True, "ministral3", {}, 100_001, ""),
             ]
         ),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.tiers import soaked
 
 from runtime import Runner, RunnerError
 from runtime.binding.library import library
@@ -248,7 +249,7 @@ for step in sys.argv[1]:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("order", ["so", "os"])
+@pytest.mark.parametrize("order", ["so", *soaked(["os"])])
 def test_it_works_beside_executorchs_own_python(
     cpp_build: Path, stories_pte: Path, order: str
 ) -> None:
