@@ -76,7 +76,7 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path, seed: int) -> N
         return result.returncode
 
     for _ in range(2):
-        assert chat("Hello there\n" * 12 + "/reset\n//x\n" + "Who was it?\n" * 9) == 0
+        assert chat("Hello there\n" * 6 + "/reset\n//x\n" + "Who was it?\n" * 5) == 0
     data = session.read_bytes()
     generator = random.Random(seed)
     for _ in range(20):
