@@ -126,7 +126,7 @@ def test_damaged_constraints(sanitized: Path) -> None:
 
 
 def test_damaged_op_lists(sanitized: Path, stories_op_list: Path) -> None:
-    assert run(sanitized / "delegate_damage_test", stories_op_list, "3000").returncode == 0
+    assert run(sanitized / "delegate_damage_test", stories_op_list, "1000").returncode == 0
 
 
 def test_generation(sanitized: Path, stories_pte: Path, shared_data: Path, tmp_path: Path) -> None:
