@@ -4,6 +4,7 @@ what the quantized ones before it make of the calibration."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from types import MappingProxyType
 
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ from quant.rounding.solve import rotated_by, solve, statistics
 from quant.scheme import Scheme
 from quant.weight_type import WeightType
 
+NO_TYPES: Mapping[str, WeightType] = MappingProxyType({})
 _MOST_ROWS = 8192  # of a linear's inputs: more gain little
 
 
@@ -30,12 +32,16 @@ class LayerQuantizer:
     def __init__(self, scheme: Scheme, type: WeightType, meter: ProgressMeter) -> None:
         self._scheme, self._type, self._meter = scheme, type, meter
 
-    def round(self, part: nn.Module) -> None:
-        """Rounds the linears of a part to nearest."""
+    def round(self, part: nn.Module, types: Mapping[str, WeightType] = NO_TYPES) -> None:
+        """Rounds the linears of a part to nearest.
+
+        Args:
+            types: of those by these names; others have the quantizer's own.
+        """
         for name, linear in linears_of(part).items():
             rotated = self._scheme.choice.rotated(linear.in_features)
-            weight = rotate_blocks(linear.weight, rotated)
-            rounded = round_weight(weight, self._type, name, self._scheme.choice)
+            weight, type = rotate_blocks(linear.weight, rotated), types.get(name, self._type)
+            rounded = round_weight(weight, type, name, self._scheme.choice)
             _set(part, name, replace(rounded, rotated=rotated))
             self._meter.advance(name, linear.weight.numel())
 
@@ -73,16 +79,39 @@ class LayerQuantizer:
         return replace(solved, rotated=method.rotated(columns))
 
 
-def round_convolution(part: nn.Module, name: str) -> None:
+class SummedConvolutions(nn.Module):
+    """A convolution in int8, and one of what its rounding left, which has no bias."""
+
+    def __init__(self, rounded: QuantizedConvolution, rest: QuantizedConvolution) -> None:
+        super().__init__()
+        self.rounded, self.rest = rounded, rest
+
+    def forward(self, x: Tensor) -> Tensor:
+        """float32 (batch, channels, ...) to (batch, outputs, ...)."""
+        result: Tensor = self.rounded(x) + self.rest(x)
+        return result
+
+
+def round_convolution(part: nn.Module, name: str, twice: bool = False) -> None:
     """Replaces a convolution of a part by one in int8, whatever the type of linears is.
+
+    Args:
+        twice: what rounding leaves is rounded as well, and added: weights are as good as floats.
 
     Raises:
         QuantError: it holds a value that is not finite.
     """
     convolution = part.get_submodule(name)
     assert isinstance(convolution, nn.Conv1d | nn.Conv2d)
-    weight = round_int8(convolution.weight.flatten(1), name)
-    setattr(part, name, QuantizedConvolution(weight, convolution))
+    weight = convolution.weight.flatten(1)
+    first = round_int8(weight, name)
+    rounded = QuantizedConvolution(first, convolution)
+    if not twice:
+        setattr(part, name, rounded)
+        return
+    rest = QuantizedConvolution(round_int8(weight - first.dequantize(), name), convolution)
+    rest.bias = None
+    setattr(part, name, SummedConvolutions(rounded, rest))
 
 
 def linears_of(part: nn.Module) -> dict[str, nn.Linear]:
