@@ -56,7 +56,7 @@ def quantize(
         steps = [name for name in linears if _is_of_steps(name)] if own == INT8 else []
         quantizer.round(model, dict.fromkeys(steps, model.STEP_TYPE))
     for name in model.INTEGER_CONVOLUTIONS:
-        round_convolution(model.encoder, name, twice=model.ROUNDS_TWICE)
+        round_convolution(model.encoder, name)
     # As the head, it has outliers in few columns.
     rotated = scheme.choice.rotated(table.embedding_dim)
     weight = rotate_blocks(table.weight, rotated)

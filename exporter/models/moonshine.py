@@ -318,7 +318,6 @@ class Moonshine(nn.Module):
     """All of its weights."""
 
     INTEGER_CONVOLUTIONS = "conv2", "conv3"  # of the encoder: those that integers may store
-    ROUNDS_TWICE = False  # these
     STEP_TYPE = INT8  # of 8 bits, what each token reads
 
     def __init__(self, spec: MoonshineSpec, most: int) -> None:

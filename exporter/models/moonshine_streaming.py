@@ -240,7 +240,6 @@ class MoonshineStreaming(nn.Module):
     """All of its weights."""
 
     INTEGER_CONVOLUTIONS = "conv1", "conv2"  # of the encoder: those that integers may store
-    ROUNDS_TWICE = False  # these
     STEP_TYPE = INT8  # of 8 bits, what each token reads
 
     def __init__(self, spec: MoonshineStreamingSpec) -> None:

@@ -217,7 +217,6 @@ class Whisper(nn.Module):
 
     # Of the encoder: those that integers may store.
     INTEGER_CONVOLUTIONS: tuple[str, ...] = "conv1", "conv2"
-    ROUNDS_TWICE = True  # these: they are few, and what they lose is lost for all layers
     # Of 8 bits, what each token reads. Its time is that of the bytes: groups cost next to none.
     STEP_TYPE = WeightType(8, 64, 1)
 

@@ -79,39 +79,16 @@ class LayerQuantizer:
         return replace(solved, rotated=method.rotated(columns))
 
 
-class SummedConvolutions(nn.Module):
-    """A convolution in int8, and one of what its rounding left, which has no bias."""
-
-    def __init__(self, rounded: QuantizedConvolution, rest: QuantizedConvolution) -> None:
-        super().__init__()
-        self.rounded, self.rest = rounded, rest
-
-    def forward(self, x: Tensor) -> Tensor:
-        """float32 (batch, channels, ...) to (batch, outputs, ...)."""
-        result: Tensor = self.rounded(x) + self.rest(x)
-        return result
-
-
-def round_convolution(part: nn.Module, name: str, twice: bool = False) -> None:
+def round_convolution(part: nn.Module, name: str) -> None:
     """Replaces a convolution of a part by one in int8, whatever the type of linears is.
-
-    Args:
-        twice: what rounding leaves is rounded as well, and added: weights are as good as floats.
 
     Raises:
         QuantError: it holds a value that is not finite.
     """
     convolution = part.get_submodule(name)
     assert isinstance(convolution, nn.Conv1d | nn.Conv2d)
-    weight = convolution.weight.flatten(1)
-    first = round_int8(weight, name)
-    rounded = QuantizedConvolution(first, convolution)
-    if not twice:
-        setattr(part, name, rounded)
-        return
-    rest = QuantizedConvolution(round_int8(weight - first.dequantize(), name), convolution)
-    rest.bias = None
-    setattr(part, name, SummedConvolutions(rounded, rest))
+    weight = round_int8(convolution.weight.flatten(1), name)
+    setattr(part, name, QuantizedConvolution(weight, convolution))
 
 
 def linears_of(part: nn.Module) -> dict[str, nn.Linear]:

@@ -1,10 +1,8 @@
 """What models that hear are made of once their weights are integers."""
 
-import copy
 from pathlib import Path
 
 import pytest
-import torch
 from support import hearing_models as models
 
 from exporter.hearing.pipeline import load, open_whisper
@@ -17,12 +15,9 @@ from quant.weight_type import INT8
 pytest.importorskip("transformers")
 
 
-def test_what_a_step_reads_is_in_groups_and_convolutions_lose_next_to_nothing(
-    tmp_path: Path,
-) -> None:
+def test_what_a_step_reads_is_in_groups(tmp_path: Path) -> None:
     models.write_whisper(tmp_path)
     model = load(open_whisper(tmp_path))
-    floats = copy.deepcopy(model.encoder)
     quantize(model, hearing_scheme(Scheme("rtn8")), None, None)
     integers = {n: m.weight_type for n, m in model.named_modules() if hasattr(m, "weight_type")}
     assert integers["decoder.embed_tokens"] == Whisper.STEP_TYPE
@@ -30,11 +25,3 @@ def test_what_a_step_reads_is_in_groups_and_convolutions_lose_next_to_nothing(
         by_steps = name.startswith("decoder.") and "encoder_attn.k" not in name
         by_steps &= "encoder_attn.v" not in name
         assert type == (Whisper.STEP_TYPE if by_steps else INT8), name
-    for name in Whisper.INTEGER_CONVOLUTIONS:
-        sum, wanted = getattr(model.encoder, name), getattr(floats, name)
-        parts = [part.quantized_weight.dequantize() for part in (sum.rounded, sum.rest)]
-        weight = wanted.weight.flatten(1)
-        steps = weight.abs().amax(1, keepdim=True) / 127
-        assert ((parts[0] + parts[1] - weight).abs() <= 0.51 * steps / 254).all()
-        nothing = torch.zeros(1, wanted.in_channels, 8)
-        assert torch.equal(sum(nothing), wanted(nothing))  # the bias, once
