@@ -52,6 +52,7 @@ from exporter.module.source_name import SourceName
 from exporter.module.window_scheme import DEFAULT_SCHEME, describe_scheme
 from exporter.tokenizer.compile import compile_tokenizer
 from quant.scheme import Scheme
+from quant.weight_type import INT8
 
 _DELEGATE = "cpu"
 _OPENERS: Mapping[str, Callable[[Path, Path | None], HearingSource[Any]]] = {
@@ -122,7 +123,8 @@ def _export(directory: Path, options: HearingOptions, listener: Listener) -> Mod
     def make() -> Mapping[str, Made]:
         model = source.load()
         if stock:
-            model.INTEGER_CONVOLUTIONS = ()  # only our delegate has them
+            # Only our delegate has them, and groups of 8 bits.
+            model.INTEGER_CONVOLUTIONS, model.STEP_TYPE = (), INT8
         if scheme.name != "none":
             listener.stage("quantize")
             source.quantize(model, scheme, listener)

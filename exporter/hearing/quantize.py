@@ -17,7 +17,7 @@ from quant.progress import ProgressCallback, ProgressMeter
 from quant.rotation.inputs import rotate_blocks
 from quant.rounding.nearest import round_weight
 from quant.scheme import EMBEDDING_PART, Scheme
-from quant.weight_type import WeightType
+from quant.weight_type import INT8, WeightType
 
 _LAYERS = ".layers."  # in the names of what the scheme is for
 
@@ -53,13 +53,15 @@ def quantize(
     if calibration is not None:
         _calibrate(model, quantizer, calibration)
     else:
-        quantizer.round(model)
+        steps = [name for name in linears if _is_of_steps(name)] if own == INT8 else []
+        quantizer.round(model, dict.fromkeys(steps, model.STEP_TYPE))
     for name in model.INTEGER_CONVOLUTIONS:
         round_convolution(model.encoder, name)
     # As the head, it has outliers in few columns.
     rotated = scheme.choice.rotated(table.embedding_dim)
     weight = rotate_blocks(table.weight, rotated)
-    rounded = round_weight(weight, type, "decoder.embed_tokens", scheme.choice)
+    stored = model.STEP_TYPE if type == INT8 else type
+    rounded = round_weight(weight, stored, "decoder.embed_tokens", scheme.choice)
     model.decoder.embed_tokens = QuantizedEmbedding(
         replace(rounded, rotated=rotated), table.embedding_dim
     )
@@ -95,6 +97,12 @@ def quantize_parakeet(
             states = quantizer.solve(f"encoder.layers.{index}", layer, run, calls)
     for name in ("encoder.subsampling.linear", "ctc_head"):
         _round_outside(model, name, linears[name], type, scheme, meter)
+
+
+def _is_of_steps(name: str) -> bool:
+    """Whether each token's step reads a linear. Keys and values of the sound are computed once."""
+    of_sound = ".encoder_attn.k_proj", ".encoder_attn.v_proj"
+    return name.startswith("decoder.layers.") and not name.endswith(of_sound)
 
 
 def _round_outside(

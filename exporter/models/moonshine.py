@@ -24,6 +24,7 @@ from exporter.models.rotary_spec import RotarySpec
 from exporter.models.rotary_tables import apply_rope, rope_table
 from exporter.models.tensor_layout import Stored
 from quant.modules import QuantizedEmbedding
+from quant.weight_type import INT8
 
 ROW = 64  # samples of a row: the step of the first convolution, which sees 127
 _EPS = 1e-5
@@ -317,6 +318,7 @@ class Moonshine(nn.Module):
     """All of its weights."""
 
     INTEGER_CONVOLUTIONS = "conv2", "conv3"  # of the encoder: those that integers may store
+    STEP_TYPE = INT8  # of 8 bits, what each token reads
 
     def __init__(self, spec: MoonshineSpec, most: int) -> None:
         super().__init__()

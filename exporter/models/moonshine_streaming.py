@@ -23,6 +23,7 @@ from exporter.models.fields import Fields, count, flag, positive, refuse
 from exporter.models.moonshine import ROTATED, Attention, Decoder, EncoderMlp, TextSpec
 from exporter.models.rotary_config import rotary
 from exporter.models.tensor_layout import Stored
+from quant.weight_type import INT8
 
 FRAMES = 4  # of a row: the strides of both convolutions
 _KERNEL, _STRIDE = 5, 2
@@ -239,6 +240,7 @@ class MoonshineStreaming(nn.Module):
     """All of its weights."""
 
     INTEGER_CONVOLUTIONS = "conv1", "conv2"  # of the encoder: those that integers may store
+    STEP_TYPE = INT8  # of 8 bits, what each token reads
 
     def __init__(self, spec: MoonshineStreamingSpec) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ what the quantized ones before it make of the calibration."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from types import MappingProxyType
 
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ from quant.rounding.solve import rotated_by, solve, statistics
 from quant.scheme import Scheme
 from quant.weight_type import WeightType
 
+NO_TYPES: Mapping[str, WeightType] = MappingProxyType({})
 _MOST_ROWS = 8192  # of a linear's inputs: more gain little
 
 
@@ -30,12 +32,16 @@ class LayerQuantizer:
     def __init__(self, scheme: Scheme, type: WeightType, meter: ProgressMeter) -> None:
         self._scheme, self._type, self._meter = scheme, type, meter
 
-    def round(self, part: nn.Module) -> None:
-        """Rounds the linears of a part to nearest."""
+    def round(self, part: nn.Module, types: Mapping[str, WeightType] = NO_TYPES) -> None:
+        """Rounds the linears of a part to nearest.
+
+        Args:
+            types: of those by these names; others have the quantizer's own.
+        """
         for name, linear in linears_of(part).items():
             rotated = self._scheme.choice.rotated(linear.in_features)
-            weight = rotate_blocks(linear.weight, rotated)
-            rounded = round_weight(weight, self._type, name, self._scheme.choice)
+            weight, type = rotate_blocks(linear.weight, rotated), types.get(name, self._type)
+            rounded = round_weight(weight, type, name, self._scheme.choice)
             _set(part, name, replace(rounded, rotated=rotated))
             self._meter.advance(name, linear.weight.numel())
 

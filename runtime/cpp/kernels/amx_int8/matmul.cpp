@@ -1,4 +1,4 @@
-#include "kernels/shared/matmul.h"
+#include "kernels/amx_int8/matmul.h"
 
 #include <immintrin.h>
 

@@ -1,10 +1,10 @@
 #include <immintrin.h>
 
+#include "kernels/amx_int8/matmul.h"
 #include "kernels/amx_int8/panel.h"
 #include "kernels/amx_int8/tiles.h"
 #include "kernels/amx_int8/variant.h"
 #include "kernels/shared/epilogue.h"
-#include "kernels/shared/matmul.h"
 #include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::amx_int8 {

@@ -1,5 +1,3 @@
-#include "kernels/shared/matmul.h"
-
 #include <arm_neon.h>
 
 #include <cstring>
@@ -7,6 +5,7 @@
 #include "kernels/neon_dotprod/unpack.h"
 #include "kernels/neon_i8mm/variant.h"
 #include "kernels/shared/epilogue.h"
+#include "kernels/shared/functions.h"
 #include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::neon_i8mm {

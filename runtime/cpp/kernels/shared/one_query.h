@@ -8,6 +8,7 @@
 #include <limits>
 
 #include THIMBLE_VARIANT_HEADER
+#include "kernels/shared/attention_blocks.h"
 #include "kernels/shared/exponential.h"
 #include "kernels/shared/functions.h"
 #include "kernels/shared/lanes.h"
@@ -54,6 +55,9 @@ class OneQuery {
   static constexpr float kNothing = -std::numeric_limits<float>::infinity();
   /// Vectors of outputs that are in registers together.
   static constexpr size_t kTogether = 4;
+  /// Rows of keys, or of values, that are read ahead: they lie apart, which hides them from the
+  /// processor's own prefetching.
+  static constexpr size_t kAhead = kLanes;
 
   void add_tile(size_t start, size_t count) {
     F32x16 most = broadcast(largest_);
@@ -87,11 +91,26 @@ class OneQuery {
 
   /// The products of the query with up to 16 keys; lanes behind them have the last one's.
   F32x16 products(size_t start, size_t count) {
-    transpose(args_.k + start * args_.k_stride, args_.k_stride, count, args_.head_dim, 1.0f, keys_,
-              kLanes);
+    if constexpr (kPrefetches) {
+      const float* ahead = args_.k + (start + kAhead) * args_.k_stride;
+      for (size_t i = 0; i < kAhead; ++i, ahead += args_.k_stride)
+        for (size_t d = 0; d < args_.head_dim; d += kLanes) prefetch<kLanes>(ahead + d);
+    }
+    const float* keys = args_.k + start * args_.k_stride;
     F32x16 sums = broadcast(0.0f);
+#if defined(__AVX512F__)
+    for (size_t d = 0; d < args_.head_dim; d += kLanes) {
+      F32x16 lines[kLanes];
+      for (size_t i = 0; i < kLanes; ++i)
+        lines[i] = load(keys + (i < count ? i : count - 1) * args_.k_stride + d);
+      transpose_vectors(lines);
+      for (size_t i = 0; i < kLanes; ++i) sums = fused(broadcast(query_[d + i]), lines[i], sums);
+    }
+#else
+    transpose(keys, args_.k_stride, count, args_.head_dim, 1.0f, keys_, kLanes);
     for (size_t d = 0; d < args_.head_dim; ++d)
       sums = fused(broadcast(query_[d]), load(keys_ + d * kLanes), sums);
+#endif
     return sums;
   }
 
@@ -101,6 +120,7 @@ class OneQuery {
     unrolled<kCount>([&](auto i) { sums[i] = mul(load(outputs_ + column + i * kLanes), factor); });
     const float* values = args_.v + start * args_.v_stride + column;
     for (size_t p = 0; p < count; ++p, values += args_.v_stride) {
+      if constexpr (kPrefetches) prefetch<kCount * kLanes>(values + kAhead * args_.v_stride);
       const F32x16 weight = broadcast(weights_[p]);
       unrolled<kCount>(
           [&](auto i) { sums[i] = fused(load(values + i * kLanes), weight, sums[i]); });
