@@ -260,7 +260,7 @@ def test_a_config_is_read_first(
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_headers_of_weights_are_read_first(tmp_path: Path, indexed: bool) -> None:
+def test_headers_of_weights_are_read_first(run: Run, tmp_path: Path, indexed: bool) -> None:
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text(json.dumps(LLAMA))
