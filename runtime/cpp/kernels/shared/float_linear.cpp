@@ -2,7 +2,6 @@
 
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/shared/functions.h"
-#include "kernels/shared/lanes.h"
 #include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
@@ -35,32 +34,27 @@ struct Bounds {
   const F32x16 low, high;
 };
 
-/// Adds bias and the old values, bounds and stores the outputs of a block, or the first `left`.
-template <bool kWhole>
+/// Adds bias and the old values, bounds and stores the outputs of a block.
 [[gnu::always_inline]] inline void store_outputs(const FloatLinearArgs& args, const Bounds& bounds,
-                                                 size_t m, size_t n, F32x16 y, size_t left) {
-  const auto taken = [&](const float* from) [[gnu::always_inline]] {
-    return kWhole ? load(from) : load_some(from, left);
-  };
+                                                 size_t m, size_t n, F32x16 y) {
   float* const to = args.y + m * args.y_stride + n;
-  if (args.bias != nullptr) y = add(y, taken(args.bias + n));
-  if (args.accumulate) y = add(y, taken(to));
-  y = min(bounds.high, max(bounds.low, y));
-  kWhole ? store(to, y) : store_some(to, y, left);
+  if (args.bias != nullptr) y = add(y, load(args.bias + n));
+  if (args.accumulate) y = add(y, load(to));
+  store(to, min(bounds.high, max(bounds.low, y)));
 }
 
-/// The same of blocks of which the last has fewer rows.
-/// \param sums [rows][blocks][kBlockRows]
-[[gnu::noinline]] void store_last_outputs(const FloatLinearArgs& args, const float* sums, size_t m,
-                                          size_t rows, size_t block, size_t blocks) {
-  const Bounds bounds(args.activation);
-  for (size_t i = 0; i < rows * blocks; ++i) {
-    const size_t n = (block + i % blocks) * kBlockRows;
-    const F32x16 y = load(sums + i * kBlockRows);
-    n + kBlockRows <= args.weight.rows
-        ? store_outputs<true>(args, bounds, m + i / blocks, n, y, kBlockRows)
-        : store_outputs<false>(args, bounds, m + i / blocks, n, y, args.weight.rows - n);
+/// The same of the last block, of fewer than 16 rows, one by one.
+[[gnu::noinline]] void store_some_outputs(const FloatLinearArgs& args, const Bounds& bounds,
+                                          size_t m, size_t n, const float* outputs) {
+  float* const to = args.y + m * args.y_stride + n;
+  float bounded[kBlockRows] = {};
+  for (size_t i = 0; n + i < args.weight.rows; ++i) {
+    bounded[i] = outputs[i];
+    if (args.bias != nullptr) bounded[i] += args.bias[n + i];
+    if (args.accumulate) bounded[i] += to[i];
   }
+  store(bounded, min(bounds.high, max(bounds.low, load(bounded))));
+  for (size_t i = 0; n + i < args.weight.rows; ++i) to[i] = bounded[i];
 }
 
 /// Multiplies kRows rows of x with kBlocks blocks, kTogether of their chains at a time, which fit
@@ -128,17 +122,19 @@ void multiply(const FloatLinearArgs& args, size_t m, size_t block, const float* 
       }
     });
   });
-  if ((block + kBlocks) * kBlockRows <= args.weight.rows) {
-    const Bounds bounds(args.activation);
-    each([&](auto r, auto b) [[gnu::always_inline]] {
-      store_outputs<true>(args, bounds, m + r, (block + b) * kBlockRows,
-                          add(pairs[0][r][b], pairs[1][r][b]), kBlockRows);
-    });
-  } else {
-    float sums[kRows][kBlocks][kBlockRows];
-    each([&](auto r, auto b)
-             [[gnu::always_inline]] { store(sums[r][b], add(pairs[0][r][b], pairs[1][r][b])); });
-    store_last_outputs(args, sums[0][0], m, kRows, block, kBlocks);
+  const Bounds bounds(args.activation);
+  const size_t rows = args.weight.rows;
+  float sums[kRows][kBlockRows];  // of a last block that has fewer
+  each([&](auto r, auto b) [[gnu::always_inline]] {
+    const size_t n = (block + b) * kBlockRows;
+    const F32x16 y = add(pairs[0][r][b], pairs[1][r][b]);
+    if (b + 1 < kBlocks || n + kBlockRows <= rows) return store_outputs(args, bounds, m + r, n, y);
+    store(sums[r], y);
+  });
+  if ((block + kBlocks) * kBlockRows > rows) {
+    for (size_t r = 0; r < kRows; ++r) {
+      store_some_outputs(args, bounds, m + r, (block + kBlocks - 1) * kBlockRows, sums[r]);
+    }
   }
 }
 
