@@ -44,8 +44,8 @@ struct Bounds {
 }
 
 /// The same of the last block, of fewer than 16 rows, one by one.
-[[gnu::noinline]] void store_some_outputs(const FloatLinearArgs& args, const Bounds& bounds,
-                                          size_t m, size_t n, const float* outputs) {
+inline void store_some_outputs(const FloatLinearArgs& args, const Bounds& bounds, size_t m,
+                               size_t n, const float* outputs) {
   float* const to = args.y + m * args.y_stride + n;
   float bounded[kBlockRows] = {};
   for (size_t i = 0; n + i < args.weight.rows; ++i) {
@@ -55,6 +55,20 @@ struct Bounds {
   }
   store(bounded, min(bounds.high, max(bounds.low, load(bounded))));
   for (size_t i = 0; n + i < args.weight.rows; ++i) to[i] = bounded[i];
+}
+
+/// Those of some rows and blocks, of which the last has fewer rows.
+/// \param sums [rows][blocks][kBlockRows]
+[[gnu::noinline]] void store_last_outputs(const FloatLinearArgs& args, const float* sums, size_t m,
+                                          size_t rows, size_t block, size_t blocks) {
+  const Bounds bounds(args.activation);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t b = 0; b < blocks; ++b, sums += kBlockRows) {
+      const size_t n = (block + b) * kBlockRows;
+      b + 1 < blocks ? store_outputs(args, bounds, m + r, n, load(sums))
+                     : store_some_outputs(args, bounds, m + r, n, sums);
+    }
+  }
 }
 
 /// Multiplies kRows rows of x with kBlocks blocks, kTogether of their chains at a time, which fit
@@ -122,19 +136,17 @@ void multiply(const FloatLinearArgs& args, size_t m, size_t block, const float* 
       }
     });
   });
-  const Bounds bounds(args.activation);
-  const size_t rows = args.weight.rows;
-  float sums[kRows][kBlockRows];  // of a last block that has fewer
-  each([&](auto r, auto b) [[gnu::always_inline]] {
-    const size_t n = (block + b) * kBlockRows;
-    const F32x16 y = add(pairs[0][r][b], pairs[1][r][b]);
-    if (b + 1 < kBlocks || n + kBlockRows <= rows) return store_outputs(args, bounds, m + r, n, y);
-    store(sums[r], y);
-  });
-  if ((block + kBlocks) * kBlockRows > rows) {
-    for (size_t r = 0; r < kRows; ++r) {
-      store_some_outputs(args, bounds, m + r, (block + kBlocks - 1) * kBlockRows, sums[r]);
-    }
+  if ((block + kBlocks) * kBlockRows <= args.weight.rows) {
+    const Bounds bounds(args.activation);
+    each([&](auto r, auto b) [[gnu::always_inline]] {
+      store_outputs(args, bounds, m + r, (block + b) * kBlockRows,
+                    add(pairs[0][r][b], pairs[1][r][b]));
+    });
+  } else {
+    float sums[kRows][kBlocks][kBlockRows];
+    each([&](auto r, auto b)
+             [[gnu::always_inline]] { store(sums[r][b], add(pairs[0][r][b], pairs[1][r][b])); });
+    store_last_outputs(args, sums[0][0], m, kRows, block, kBlocks);
   }
 }
 
