@@ -233,6 +233,21 @@ def test_a_config_is_read_first(
     assert f"Error: {sentence}" in errors
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_headers_of_weights_are_read_first(tmp_path: Path, indexed: bool) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(LLAMA))
+    file = "model-00001-of-00001.safetensors" if indexed else "model.safetensors"
+    (model / file).write_bytes((2).to_bytes(8, "little") + b"no")
+    if indexed:
+        index = {"weight_map": {"model.norm.weight": file}}
+        (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    output, errors = run(tmp_path, "exporter ./model --out x.pte")
+    assert output == "code 2\nimported\n"
+    assert f"Error: model/{file} is not a safetensors file (its header is not JSON); " in errors
+
+
 def test_families_need_no_large_library() -> None:
     script = f"""
 import sys

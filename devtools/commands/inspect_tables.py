@@ -166,8 +166,12 @@ def _table(summary: dict[str, Any], view: View, top: int, has_limits: bool) -> T
 
 
 def _shown(rows: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
+    """Returns those of events with the largest shares, in their order, which is the median's."""
     events = [row for row in rows if row["kind"] == Kind.EVENTS]
-    return events if top == 0 else events[:top]
+    if top == 0:
+        return events
+    chosen = sorted(range(len(events)), key=lambda i: -events[i]["self_ns"])[:top]
+    return [events[i] for i in sorted(chosen)]
 
 
 def _others(hidden: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ CONFIG = "config.json"
 SINGLE, PICKLED = "model.safetensors", "pytorch_model.bin"
 INDEX, PICKLED_INDEX = f"{SINGLE}.index.json", f"{PICKLED}.index.json"
 FILES = (SINGLE, INDEX, PICKLED, PICKLED_INDEX)  # the first that is there is read
+_INDEX_END = ".index.json"
 NAMED = "transformers_weights"  # of config.json: the file that is read instead of them
 PARAMS = "params.json"  # Meta's config
 TUNED = "model-00001-of-00001.bin"  # torchtune's weights
@@ -51,6 +52,30 @@ def check_model_file(path: Path) -> None:
     from exporter.catalogue.gguf_file import GgufFile  # here: a tenth of a second to import
 
     GgufFile(path)
+
+
+def check_headers(directory: Path) -> None:
+    """Checks the headers of the safetensors files that a directory's model is read from.
+
+    Raises:
+        ExportError: one is damaged.
+    """
+    from exporter.catalogue.safetensors_header import SafetensorsHeader
+
+    name = named_weights(directory) or next(
+        (name for name in FILES if (directory / name).is_file()), None
+    )
+    if name is None:
+        paths = shards(directory)
+    elif name.endswith(_INDEX_END):
+        weight_map = read_object(directory / name).get("weight_map")
+        places = weight_map.values() if isinstance(weight_map, dict) else ()
+        paths = [directory / place for place in sorted({str(place) for place in places})]
+    else:
+        paths = [directory / name]
+    for path in paths:
+        if path.suffix == ".safetensors" and path.is_file():
+            SafetensorsHeader(path)
 
 
 def named_weights(directory: Path) -> str | None:

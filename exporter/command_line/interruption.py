@@ -6,6 +6,7 @@ stage raises it again, and a failure after it is not reported as the command's o
 """
 
 import atexit
+import errno
 import os
 import signal
 import sys
@@ -30,7 +31,8 @@ def interruptible(sentence: str) -> Iterator[None]:
     """Ends the process with 128 + the signal's number if a signal arrives in the block.
 
     On Ctrl-C it prints the line `said`, on others nothing, as other programs do. A signal that the
-    parent process ignored stays ignored. If standard output fails, the process ends with 1.
+    parent process ignored stays ignored. If standard output fails, the process ends with 1, and
+    without a line where its reader has gone.
     """
     global _said
     _said = sentence
@@ -51,7 +53,8 @@ def interruptible(sentence: str) -> Iterator[None]:
             if isinstance(error, SystemExit) and isinstance(error.code, int):
                 _end_quickly(error.code)
             raise
-        print(f"Error: standard output cannot be written ({error.strerror}).", file=sys.stderr)
+        if error.errno != errno.EPIPE:  # as behind `| head -1`
+            print(f"Error: standard output cannot be written ({error.strerror}).", file=sys.stderr)
         os._exit(1)
 
 

@@ -11,7 +11,7 @@ from delegates import check_delegate
 from exporter.catalogue.adapters import check_adapters
 from exporter.catalogue.model_config import known_spec
 from exporter.catalogue.names import check_checkpoint, check_model, preset_name
-from exporter.catalogue.weight_files import check_model_directory, check_model_file
+from exporter.catalogue.weight_files import check_headers, check_model_directory, check_model_file
 from exporter.file.replacing import check_endings, check_outputs
 from exporter.plan.lengths import check_lengths
 from quant.budget.bounds import check_budget
@@ -38,6 +38,17 @@ def check_files(model: str | None, checkpoint: str | None, adapter: Sequence[str
         elif os.path.exists(path):
             check_model_file(path)
     check_adapters(adapter)
+
+
+def check_weights(model: str | None, checkpoint: str | None) -> None:
+    """Raises ExportError if a directory's weights are damaged where their header tells. It comes
+    behind `check_config`: a model that is not supported needs no sound weights."""
+    for source in (checkpoint, model):
+        if source is None or source == model and preset_name(source) is not None:
+            continue
+        path = Path(os.path.expanduser(source))
+        if path.is_dir():
+            check_headers(path)
 
 
 def check_config(

@@ -9,7 +9,13 @@ import click
 
 from exporter.catalogue.adapters import split_adapters
 from exporter.command_line.quiet import silence_known_noise
-from exporter.commands.checks import check_config, check_file, check_files, check_source
+from exporter.commands.checks import (
+    check_config,
+    check_file,
+    check_files,
+    check_source,
+    check_weights,
+)
 from exporter.commands.request import Request
 from exporter.commands.working import checking, importing, working
 from exporter.plan.given_lengths import check_given_lengths
@@ -80,6 +86,7 @@ def _check(request: Request, json_file: Path | None) -> None:
         check_files(request.model, request.checkpoint, request.adapter)
         lengths = request.max_context_len, request.max_seq_len
         check_config(request.model, request.checkpoint, *lengths)
+        check_weights(request.model, request.checkpoint)
 
 
 def describe(explanation: "Explanation") -> str:

@@ -11,7 +11,13 @@ import click
 from delegates import check_installed
 from exporter.catalogue.adapters import split_adapters
 from exporter.command_line.quiet import silence_known_noise
-from exporter.commands.checks import check_config, check_file, check_files, check_source
+from exporter.commands.checks import (
+    check_config,
+    check_file,
+    check_files,
+    check_source,
+    check_weights,
+)
 from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, show_unchecked, summarize
 from exporter.commands.working import checking, importing, working
@@ -109,6 +115,7 @@ def _check(request: Request, out: Path) -> None:
         check_files(request.model, request.checkpoint, request.adapter)
         lengths = request.max_context_len, request.max_seq_len
         check_config(request.model, request.checkpoint, *lengths)
+        check_weights(request.model, request.checkpoint)
 
 
 def _show(
@@ -134,7 +141,8 @@ def _show(
             f"{reference}, "
             f"{with_error(quality.perplexity_quantized, quality.perplexity_quantized_error, 3)} "
             f"as exported; KL {with_error(quality.kl, quality.kl_error, 4)} nats, top-1 "
-            f"{quality.top1:.1%} ± {quality.top1_error:.1%} ({quality.tokens} held-out tokens)"
+            f"{quality.top1:.1%} ± {quality.top1_error:.1%} ({quality.tokens} held-out tokens of "
+            f"{result.report['text']['name']})"
         )
     _show_delegation(report)
     vision = result.report.get("vision")

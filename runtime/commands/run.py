@@ -46,7 +46,13 @@ Examples:
 )
 @version_option()
 @click.argument("model", type=FilledText("name a model"), required=False)
-@click.option("-p", "--prompt", metavar="TEXT", help="A message, or - for standard input.")
+@click.option(
+    "-p",
+    "--prompt",
+    metavar="TEXT",
+    help="A message, or - for standard input. It is put into the model's chat template, which "
+    "thimble-runner -p does only with --chat.",
+)
 @click.option(
     "-f",
     "--prompt-file",

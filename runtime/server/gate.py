@@ -249,6 +249,8 @@ class Gate:
         return data
 
     def _checked(self, request: Request, kind: type[_Body], value: dict[str, Any]) -> _Body:
+        if issubclass(kind, NamesModel) and {"model", "name"}.isdisjoint(value):
+            value = {**value, "model": self._shelf.find(None).served.name}
         try:
             body = kind.model_validate(value)
         except ValidationError as error:

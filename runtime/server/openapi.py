@@ -70,7 +70,10 @@ def description(models: Sequence[str], has_key: bool) -> dict[str, Any]:
     )
     for body in bodies:
         if issubclass(body, NamesModel):
-            definitions["$defs"][body.__name__]["properties"]["model"] = {"enum": list(models)}
+            schema = definitions["$defs"][body.__name__]
+            schema["properties"]["model"] = {"enum": list(models)}
+            if len(models) == 1:  # it may be left out
+                schema["required"] = [name for name in schema["required"] if name != "model"]
     schemas = {**definitions["$defs"], **_ERROR_SCHEMAS, "Answer": _answer()}
     schemas["Object"] = {"type": "object"}
     return {

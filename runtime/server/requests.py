@@ -62,7 +62,9 @@ class Ignored(Fields):
 class NamesModel(Ignored):
     """The body of a request to a model."""
 
-    model: str = Field(description="as GET /v1/models lists it")
+    model: str = Field(
+        description="as GET /v1/models lists it; may be left out if there is one alone"
+    )
 
 
 def _some_or_no_limit(limit: int) -> int:

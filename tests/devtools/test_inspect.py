@@ -6,16 +6,19 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from rich.console import Console
 from support.recorded_runs import PROMPT, Recorded, record_module, seeded
 from torch import Tensor, nn
 
 from devtools.commands.cli import main
+from devtools.commands.inspect_tables import show
 from devtools.errors import BadRequest
 from devtools.profile import Phase, load_profile
 from devtools.profile.limits import Bound, Limits, Resource, find_bound, load_limits
@@ -149,6 +152,22 @@ def test_work_adds_up_to_the_same_in_every_view(recorded: Recorded) -> None:
                 ]
                 for rows in facts["by"].values():
                     assert sum(row[name] or 0 for row in rows) == sum(known) > 0
+
+
+def test_a_row_that_one_call_made_costly_is_not_left_out(recorded: Recorded) -> None:
+    """The first column shows its share of the sum; its place is still that of its median."""
+    report = make_report(load_profile(*recorded("embedded_pte")), None)
+    rows = report["phases"]["decode"]["by"]["op"]
+    events = [row for row in rows if row["kind"] == "events"]
+    events[-1].update(self_ns=10**12, self_share=0.9, key="late")
+    for top, names in ((1, ["late"]), (2, None)):
+        console = Console(width=300, record=True, file=StringIO())
+        show(report, View.OP, [Phase.DECODE], top, console)
+        lines = [line.rstrip() for line in console.export_text().splitlines()]
+        heading = next(number for number, line in enumerate(lines) if line.endswith("operator"))
+        shown = [line.split()[-1] for line in lines[heading + 1 : heading + 1 + top]]
+        assert shown[-1] == "late" and (names is None or shown == names), lines
+        assert lines[heading + 1 + top].endswith(" more")
 
 
 def test_no_calls_have_no_rows() -> None:

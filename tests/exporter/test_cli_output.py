@@ -73,7 +73,7 @@ def test_an_export_prints_only_our_lines(
             r"head shared with the embedding\)",
             rf"quality: perplexity {NUMBER} ± {NUMBER} in float, {NUMBER} ± {NUMBER} as exported; "
             rf"KL {NUMBER} ± {NUMBER} nats, top-1 {NUMBER}% ± {NUMBER}% "
-            rf"\({NUMBER} held-out tokens\)",
+            rf"\({NUMBER} held-out tokens of {calibration_text.name}\)",
             r"delegate: cpu runs 8 of 8 linears \(100%\) in 1 call",
             rf"checked: the file's logits differ from the quantized model's by {NUMBER} of their "
             r"deviation over 8 calls",

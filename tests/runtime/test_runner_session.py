@@ -338,7 +338,7 @@ def test_a_reader_that_goes_costs_no_file(
     )
     os.close(write_end)
     assert result.returncode == 1
-    assert "runner: cannot write to standard output: Broken pipe" in result.stderr
+    assert "standard output" not in result.stderr
     assert stats.exists() and session.exists()
 
 

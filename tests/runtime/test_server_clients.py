@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from support.node import find_node
@@ -23,6 +24,8 @@ SCRIPT = Path(__file__).resolve().parents[1] / "support" / "ai_sdk.mjs"
 PACKAGES = ("ai@7.0.173", "@ai-sdk/openai-compatible@3.0.92", "zod@4.6.7")
 UNREACHABLE = re.compile(r"ENOTFOUND|EAI_AGAIN|ECONN\w+|ETIMEDOUT|E40[0-9]|network|ERR_SOCKET")
 
+USER = [{"role": "user", "content": "Once upon a time"}]
+
 
 @pytest.fixture(scope="module")
 def pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -33,6 +36,21 @@ def pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
     with serving(pte, "--name", "stories", "--threads", "1") as server:
         yield server
+
+
+def test_one_model_needs_no_name(server: Server) -> None:
+    for path, body in (
+        ("/v1/chat/completions", {"messages": USER, "max_tokens": 1}),
+        ("/v1/completions", {"prompt": "Once", "max_tokens": 1}),
+        ("/v1/responses", {"input": "Once", "max_output_tokens": 16}),
+        ("/v1/messages", {"messages": USER, "max_tokens": 1}),
+        ("/api/generate", {"prompt": "Once", "stream": False, "options": {"num_predict": 1}}),
+    ):
+        answer = httpx.post(server.address + path, json=body, timeout=60)
+        assert answer.status_code == 200 and answer.json()["model"] == "stories", (
+            path,
+            answer.text,
+        )
 
 
 @pytest.fixture(scope="module")

@@ -148,6 +148,14 @@ def test_every_interface_chooses(server: Server) -> None:
             400,
             "'one' is a model that answers, and has no embeddings: 'rows' has",
         ),
+        *(
+            (path, body, 400, "model is missing: this server has 'one', 'two', 'rows'")
+            for path, body in (
+                ("/v1/chat/completions", {"messages": USER}),
+                ("/v1/embeddings", {"input": "a"}),
+                ("/api/show", {}),
+            )
+        ),
         (
             "/tokenize",
             {"content": "a"},

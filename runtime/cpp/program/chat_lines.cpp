@@ -150,7 +150,7 @@ class LineChat {
     if (output.status().ok()) {
       explain_end(runner_, generate_);
     } else {
-      say(output.status().message());
+      say_error(output.status());
       lost_output_ = true;
     }
     return {};

@@ -33,7 +33,7 @@ namespace {
 constexpr int kFailed = 1, kBadUse = 2, kSignalled = 128;
 
 int fail(const Status& status, int code) {
-  std::fprintf(stderr, "runner: %s\n", status.message().c_str());
+  say_error(status);
   return code;
 }
 

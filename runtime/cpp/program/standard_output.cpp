@@ -9,6 +9,11 @@
 #include "program/interrupt.h"
 
 namespace thimble {
+namespace {
+
+constexpr char kNoReader[] = "standard output has no reader";
+
+}  // namespace
 
 bool StandardOutput::write(std::string_view text) {
   while (!text.empty() && status_.ok() && !given_up_) {
@@ -17,12 +22,19 @@ bool StandardOutput::write(std::string_view text) {
       text.remove_prefix(static_cast<size_t>(written));
     } else if (errno == EINTR) {
       given_up_ = interrupted();
+    } else if (errno == EPIPE) {
+      status_ = Status::error(kNoReader);
     } else {
       status_ =
           Status::error(std::string("cannot write to standard output: ") + std::strerror(errno));
     }
   }
   return status_.ok() && !given_up_;
+}
+
+void say_error(const Status& status) {
+  if (status.message() == kNoReader) return;
+  std::fprintf(stderr, "runner: %s\n", status.message().c_str());
 }
 
 void explain_end(const Runner& runner, const GenerateOptions& options) {

@@ -25,6 +25,10 @@ class StandardOutput {
   bool given_up_ = false;
 };
 
+/// Writes an error to standard error; that standard output has no reader anymore is none to tell,
+/// as behind `| head -1`.
+void say_error(const Status& status);
+
 /// Says on standard error why an answer ended, where the text alone does not.
 void explain_end(const Runner& runner, const GenerateOptions& options);
 

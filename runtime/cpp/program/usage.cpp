@@ -15,7 +15,9 @@ constexpr const char* kFirst =
     "Runs a language model, or any other module, that python -m exporter wrote. Text goes to\n"
     "standard output, everything else to standard error.\n"
     "\n"
-    "  -p, --prompt TEXT    the text to continue; if empty, the model begins a text\n"
+    "  -p, --prompt TEXT    the text to continue; if empty, the model begins a text. It is taken\n"
+    "                       as it is: --chat puts it into the model's chat template, which\n"
+    "                       thimble-run does by default\n"
     "  -f, --prompt-file FILE\n"
     "                       the same from a file, or - for standard input\n";
 

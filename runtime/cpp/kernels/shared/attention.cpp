@@ -80,8 +80,7 @@ void run_split(const AttentionArgs& args, Group<kRows, kType>* groups, size_t co
     if (row == args.ring) row = 0;
     const bool few_groups = kFewGroups == kMostGroups || count <= kFewGroups;
     if constexpr (has_cache_scales(kType)) {
-      groups[0].add_tile(start, keys, values);
-      for (size_t g = 1; g < count; ++g) groups[g].add_tile(start, keys.again(), values.again());
+      for (size_t g = 0; g < count; ++g) groups[g].add_tile(start, keys, values);
     } else if (kRows <= kFewRows && few_groups) {
       for (size_t g = 0; g < count; ++g) groups[g].add_tile(start, keys, values);
     } else {

@@ -5,6 +5,7 @@
 /// time.
 
 #include <cfloat>
+#include <cstring>
 
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/shared/activations.h"
@@ -60,76 +61,54 @@ class RowState {
   size_t padded_dim_;
 };
 
-/// kRows query rows, of which `count` are used. A row is a head of a token;
-/// rows follow each other, heads first. `Products` multiplies them by keys and values.
-template <size_t kRows, typename Products>
-class RowGroup {
+/// Up to kLanes query rows of a group and their weights in a tile; compiled once for all sizes of
+/// groups and types of caches.
+class RowWeights {
  public:
-  /// \param query, states room for kRows rows' queries and states.
-  /// \param weights room for kRows * kAttentionTile floats, shared by all
-  /// groups.
-  void start(const AttentionArgs& args, size_t first, size_t count, float* query, float* states,
+  /// \param args, first, count which rows; a row of the group that is not one of them repeats the
+  /// last. \param states, weights room for `rows` rows' states, and rows * kAttentionTile floats.
+  void start(const AttentionArgs& args, size_t first, size_t count, size_t rows, float* states,
              float* weights) {
+    rows_ = rows;
     head_dim_ = args.head_dim;
-    products_.start(args.head_dim, query);
-    const float scale = args.scale * kLog2OfE;
     cap_ = args.soft_cap * kLog2OfE;
     states_ = states;
     weights_ = weights;
-    for (size_t r = 0; r < kRows; ++r) {
-      const size_t row = first + (r < count ? r : count - 1), token = row / args.heads;
-      const float* q = args.q + token * args.q_stride + row % args.heads * args.head_dim;
-      products_.take_query(r, q, scale);
+    for (size_t r = 0; r < rows; ++r) {
+      const size_t token = (first + (r < count ? r : count - 1)) / args.heads;
       first_[r] = attention_first(args.start_pos + token, args.window);
       visible_[r] = args.visible(token);
     }
   }
 
   void start_split() {
-    for (size_t r = 0; r < kRows; ++r) state(r).clear();
+    for (size_t r = 0; r < rows_; ++r) state(r).clear();
     for (float& largest : largest_) largest = -FLT_MAX;
   }
 
-  /// Adds the tile of positions from `start` on, except the blocks that no row attends to.
-  template <typename Keys, typename Values>
-  void add_tile(size_t start, const Keys& keys, const Values& values) {
-    const size_t first = first_[0], end = visible_[kRows - 1], tile_end = start + kAttentionTile;
-    if (start >= end || first >= tile_end) return;
-    const size_t unseen = first > start ? (first - start) / kLanes : 0;
-    start += unseen * kLanes;
-    const size_t positions = (end < tile_end ? end : tile_end) - start;
-    const size_t blocks = divide_up(positions, kLanes);
-    products_.score(keys.behind(unseen), blocks, weights_);
-    if (cap_ != 0) cap(blocks);
-    soften(start, blocks);
-    products_.mix(values.behind(unseen), positions, weights_, factor_, states_,
-                  attention_state_size(head_dim_));
+  void end_split() const {
+    for (size_t r = 0; r < rows_; ++r) store(state(r).largest(), broadcast(largest_[r]));
   }
 
-  void end_split() {
-    for (size_t r = 0; r < kRows; ++r) store(state(r).largest(), broadcast(largest_[r]));
-  }
+  /// Positions that some row attends to.
+  size_t first() const { return first_[0]; }
+  size_t end() const { return visible_[rows_ - 1]; }
 
   RowState state(size_t r) const {
     return {states_ + r * attention_state_size(head_dim_), head_dim_};
   }
+  float* weights() const { return weights_; }
+  size_t head_dim() const { return head_dim_; }
+  /// What the states so far are to be multiplied by, row after row.
+  const float* factor() const { return factor_; }
 
- private:
-  /// Applies cap * tanh(score / cap) to the scores of `blocks` * 16 positions.
-  void cap(size_t blocks) {
-    const F32x16 most = broadcast(cap_);
-    for (size_t r = 0; r < kRows; ++r) {
-      float* scores = weights_ + r * kAttentionTile;
-      for (size_t i = 0; i < blocks * kLanes; i += kLanes)
-        store(scores + i, mul(most, tanh(div(load(scores + i), most))));
-    }
-  }
-
-  /// Turns scores into 2^(score - maximum), 0 where a row must not attend.
-  void soften(size_t start, size_t blocks) {
+  /// Turns the scores of `blocks` * 16 positions into 2^(score - maximum), 0 where a row must not
+  /// attend.
+  [[gnu::noinline]] void soften(size_t start, size_t blocks) {
+    if (cap_ != 0) cap(blocks);
     alignas(kLineBytes) float largest[kLanes] = {};
-    const bool hides_first = first_[kRows - 1] > start;
-    for (size_t r = 0; r < kRows; ++r) {
+    const bool hides_first = first_[rows_ - 1] > start;
+    for (size_t r = 0; r < rows_; ++r) {
       float* weights = weights_ + r * kAttentionTile;
       for (size_t i = 0; hides_first && i < unseen(r, start, blocks); ++i) weights[i] = -FLT_MAX;
       for (size_t i = seen(r, start); i < blocks * kLanes; ++i) weights[i] = -FLT_MAX;
@@ -139,7 +118,7 @@ class RowGroup {
     }
     store(factor_, exponential2(sub(load(largest_), load(largest))));
     std::memcpy(largest_, largest, sizeof largest_);
-    for (size_t r = 0; r < kRows; ++r) {
+    for (size_t r = 0; r < rows_; ++r) {
       float* weights = weights_ + r * kAttentionTile;
       const F32x16 highest = broadcast(largest[r]);
       F32x16 sum = mul(load(state(r).sums()), broadcast(factor_[r]));
@@ -150,6 +129,17 @@ class RowGroup {
       }
       if (hides_first || seen(r, start) < blocks * kLanes) sum = hide(r, start, blocks);
       store(state(r).sums(), sum);
+    }
+  }
+
+ private:
+  /// Applies cap * tanh(score / cap) to the scores of `blocks` * 16 positions.
+  void cap(size_t blocks) {
+    const F32x16 most = broadcast(cap_);
+    for (size_t r = 0; r < rows_; ++r) {
+      float* scores = weights_ + r * kAttentionTile;
+      for (size_t i = 0; i < blocks * kLanes; i += kLanes)
+        store(scores + i, mul(most, tanh(div(load(scores + i), most))));
     }
   }
 
@@ -175,13 +165,50 @@ class RowGroup {
     return visible_[r] > start ? visible_[r] - start : 0;
   }
 
-  Products products_;
-  size_t head_dim_;
-  float* states_;   // [kRows]
-  float* weights_;  // [kRows][kAttentionTile]
-  size_t first_[kRows], visible_[kRows];
+  size_t rows_, head_dim_;
+  float* states_;   // [rows]
+  float* weights_;  // [rows][kAttentionTile]
+  size_t first_[kLanes], visible_[kLanes];
   float cap_;  // of scores, in units of log(2); 0: none
   float largest_[kLanes], factor_[kLanes];
+};
+
+/// kRows query rows, of which `count` are used. A row is a head of a token;
+/// rows follow each other, heads first. `Products` multiplies them by keys and values.
+template <size_t kRows, typename Products>
+class RowGroup : public RowWeights {
+ public:
+  /// \param query, states room for kRows rows' queries and states.
+  /// \param weights room for kRows * kAttentionTile floats, shared by all
+  /// groups.
+  void start(const AttentionArgs& args, size_t first, size_t count, float* query, float* states,
+             float* weights) {
+    RowWeights::start(args, first, count, kRows, states, weights);
+    products_.start(args.head_dim, query);
+    for (size_t r = 0; r < kRows; ++r) {
+      const size_t row = first + (r < count ? r : count - 1);
+      const float* q = args.q + row / args.heads * args.q_stride + row % args.heads * args.head_dim;
+      products_.take_query(r, q, args.scale * kLog2OfE);
+    }
+  }
+
+  /// Adds the tile of positions from `start` on, except the blocks that no row attends to.
+  template <typename Keys, typename Values>
+  void add_tile(size_t start, const Keys& keys, const Values& values) {
+    const size_t tile_end = start + kAttentionTile;
+    if (start >= end() || first() >= tile_end) return;
+    const size_t unseen = first() > start ? (first() - start) / kLanes : 0;
+    start += unseen * kLanes;
+    const size_t positions = (end() < tile_end ? end() : tile_end) - start;
+    const size_t blocks = divide_up(positions, kLanes);
+    products_.score(keys.behind(unseen), blocks, weights());
+    soften(start, blocks);
+    products_.mix(values.behind(unseen), positions, weights(), factor(), state(0).outputs(),
+                  attention_state_size(head_dim()));
+  }
+
+ private:
+  Products products_;
 };
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,7 +1,6 @@
-#pragma once
-
 /// \file
-/// The functions that make up a variant, each defined once per variant in the variant's namespace.
+/// The functions that make up a variant, each declared once per variant in the variant's namespace,
+/// which table.h may be included for twice. Those that a variant borrows are not defined there.
 
 #include "kernels/kernels.h"
 

@@ -1,8 +1,7 @@
-#pragma once
-
 /// \file
 /// All functions of a namespace as a variant. Variants are constants of the compiler's: code that
-/// filled one in at start would use its instruction set on processors that lack it.
+/// filled one in at start would use its instruction set on processors that lack it. A variant that
+/// borrows from another includes this for both, so there is no guard.
 
 #include "kernels/shared/functions.h"
 
