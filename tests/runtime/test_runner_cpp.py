@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.tiers import checked
 
-DELEGATE = "adapter encoder executor experts samples session state team".split()
+DELEGATE = "adapter convolving encoder executor experts samples session state team".split()
 SLOW = [f"delegate_{name}_test" for name in ("ops", "ring", "segments")]
 PROGRAMS = [
     *("constraint_test", "filters_test", "ops_test", "sampler_test", "schedule_test"),
