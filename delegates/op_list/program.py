@@ -3,8 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from enum import IntEnum
+from typing import Any
 
 import flatbuffers
+import numpy as np
+from numpy.typing import NDArray
 
 from delegates.op_list.layout import Format
 from delegates.op_list.low_rank import LowRank
@@ -16,6 +19,7 @@ _ORIGINAL_VERSION = 8  # the first with two rotary tables
 _HEIGHTS_VERSION = 8  # the first by sample
 _SHORTER_VERSION = 11  # the first whose samples may be shorter
 _IDENTIFIER = b"THCP"
+_Vectors = dict[bytes, int]  # of indices, where they are: each is written once
 
 
 class CacheType(IntEnum):
@@ -94,7 +98,8 @@ def write_program(program: Program) -> bytes:
     builder = flatbuffers.Builder(4096)
     weights = _vector(builder, [_weight(builder, item) for item in program.weights])
     caches = _vector(builder, [_cache(builder, item) for item in program.caches])
-    operations = _vector(builder, [_operation(builder, item) for item in program.operations])
+    known: _Vectors = {}
+    operations = _vector(builder, [_operation(builder, x, known) for x in program.operations])
     inputs = _vector(builder, [_value(builder, item) for item in program.inputs])
     outputs = _vector(builder, [_value(builder, item) for item in program.outputs])
     adapters = 0
@@ -133,11 +138,8 @@ def write_program(program: Program) -> bytes:
     return bytes(builder.Output())
 
 
-def _numbers(builder: flatbuffers.Builder, numbers: Sequence[int]) -> int:
-    builder.StartVector(4, len(numbers), 4)
-    for number in reversed(numbers):
-        builder.PrependUint32(number)
-    return builder.EndVector()
+def _numbers(builder: flatbuffers.Builder, numbers: Sequence[int] | NDArray[Any]) -> int:
+    return builder.CreateNumpyVector(np.asarray(numbers, np.uint32))
 
 
 def _vector(builder: flatbuffers.Builder, tables: list[int]) -> int:
@@ -203,9 +205,9 @@ def _value(builder: flatbuffers.Builder, value: Value) -> int:
     return builder.EndObject()
 
 
-def _operation(builder: flatbuffers.Builder, operation: Operation) -> int:
+def _operation(builder: flatbuffers.Builder, operation: Operation, known: _Vectors) -> int:
     # Each field's store function. Nested tables come first: only one table can be open at a time.
-    stores = [_field(builder, value) for value in operation.fields]
+    stores = [_field(builder, value, known) for value in operation.fields]
     builder.StartObject(len(stores))
     for place, store in enumerate(stores):
         store(place)
@@ -220,7 +222,7 @@ def _operation(builder: flatbuffers.Builder, operation: Operation) -> int:
     return builder.EndObject()
 
 
-def _field(builder: flatbuffers.Builder, value: Field) -> Callable[[int], None]:
+def _field(builder: flatbuffers.Builder, value: Field, known: _Vectors) -> Callable[[int], None]:
     if isinstance(value, Floats):
         builder.StartObject(2)
         builder.PrependUint64Slot(0, value.offset, 0)
@@ -234,7 +236,9 @@ def _field(builder: flatbuffers.Builder, value: Field) -> Callable[[int], None]:
         table = builder.EndObject()
         return lambda place: builder.PrependUOffsetTRelativeSlot(place, table, 0)
     if isinstance(value, Indices):
-        vector = _numbers(builder, value.numbers)
+        numbers = value.numbers.numpy().view(np.uint32)
+        data = numbers.tobytes()
+        vector = known[data] = known.get(data) or _numbers(builder, numbers)
         return lambda place: builder.PrependUOffsetTRelativeSlot(place, vector, 0)
     if isinstance(value, bool):
         return lambda place: builder.PrependBoolSlot(place, value, False)

@@ -16,6 +16,7 @@ STAGES = {
     "write text": "Writing calibration text",
     "measure": "Measuring the effect of more bits",
     "quantize": "Quantizing",
+    "quantize what sees": "Quantizing what sees",
     "capture": "Capturing the program",
     "lower": "Lowering to the delegate",
     "write": "Writing the file",

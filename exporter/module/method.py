@@ -65,6 +65,15 @@ def capture_method(name: str, made: Made) -> Method:
         ExportError: with the sentence to show.
     """
     run_eagerly(made)
+    return capture_known(name, made)
+
+
+def capture_known(name: str, made: Made) -> Method:
+    """Captures a module of which it is known that it computes its example.
+
+    Raises:
+        ExportError: with the sentence to show.
+    """
     program = capture_module(made)
     check_outputs_are_tensors(program)
     check_nothing_is_random(program)

@@ -62,7 +62,8 @@ def with_nans(made: Made, index: int) -> list[Inputs]:
 
 
 def _ends(leaves: list[Tensor], signature: Signature) -> Iterator[tuple[str, list[Tensor]]]:
-    """For each Dim the example at its least and its largest size, where memory allows it."""
+    """For each Dim the example at its least and its largest size, if not its own, where memory
+    allows it."""
     sizes = [size for spec in signature.inputs for size in spec.sizes]
     for symbol in dict.fromkeys(size.symbol for size in sizes if size.symbol):
         own = next(size for size in sizes if size.symbol == symbol)
@@ -73,7 +74,8 @@ def _ends(leaves: list[Tensor], signature: Signature) -> Iterator[tuple[str, lis
                 _resized(leaf, spec.sizes, symbol, value)
                 for leaf, spec in zip(leaves, signature.inputs, strict=True)
             ]
-            if all(tensor is not None for tensor in resized):
+            same = all(x is y for x, y in zip(resized, leaves, strict=True))
+            if not same and all(tensor is not None for tensor in resized):
                 yield f"{symbol} = {value}", [tensor for tensor in resized if tensor is not None]
 
 

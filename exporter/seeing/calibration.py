@@ -15,6 +15,7 @@ PICTURES = Path(__file__).parent / "pictures"  # of the package
 _SUFFIXES = (".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".webp")
 _EVERY = 4  # of so many pictures one is held out
 _CALIBRATED, _MEASURED = 12, 4  # tiles, at most
+_MOST_NUMBERS = 1 << 24  # of those that are measured on, but for the first
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ def read_tiles(directory: Path, settings: bytes, calibrates: bool) -> Calibratio
                 f"--calibration-images {directory}: {path.name}: {str(error).rstrip('.')}."
             ) from None
 
-    return CalibrationTiles(
-        _some(rest, _CALIBRATED, tiles_of), _some(held_out, _MEASURED, tiles_of)
-    )
+    measured = _some(held_out, _MEASURED, tiles_of)
+    few = max(1, _MOST_NUMBERS // max(tile.numel() for tile in measured))
+    return CalibrationTiles(_some(rest, _CALIBRATED, tiles_of), measured[:few])
 
 
 def _some(

@@ -14,7 +14,7 @@ from exporter.listener import Listener
 from exporter.module.method import (
     Method,
     Outputs,
-    capture_method,
+    capture_known,
     check_method,
     expected_outputs,
     samples_of,
@@ -97,7 +97,7 @@ def capture_sight(sight: Sight, delegate: str, listener: Listener) -> CapturedSi
         ExportError, QuantError: the weights cannot be read, or are not finite.
     """
     made, quality = _made(sight, delegate, listener)
-    method = capture_method(VISION_ENCODER, made)
+    method = capture_known(VISION_ENCODER, made)
     tried = samples_of(method)
     with dequantized_once(made.module):
         expected = expected_outputs(method, tried)

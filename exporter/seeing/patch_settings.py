@@ -1,6 +1,7 @@
 """How a model reads pictures of any size, from the fields of the processors of LFM2-VL, Qwen and
 Gemma 4."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ _MOST = 256  # of what runners read, but for rows
 _MOST_ROWS = 4096
 _MOST_POOLED = 560  # rows of a picture that becomes as large as it may
 _MOST_PIXELS = 1 << 24
+_MOST_RATIO = 200  # of a picture's sides: beyond it transformers fails
 _MOST_BOUND = 2**40  # of pixels, where rows bound them too
 
 
@@ -113,9 +115,21 @@ def read_pixel_bounds(path: Path, fields: Mapping[str, Any], most_rows: int) -> 
             f"{path} has max_pixels {counts['max_pixels']}, but a row of the model is made of "
             f"{area} pixels."
         )
-    return PatchSettings(
-        patch, square, least // area, most // area, 2.0, (), float(least), float(most)
-    )
+    rows = min(_rows_of_long(least / area, most / area), most_rows, _MOST_ROWS)
+    return PatchSettings(patch, square, least // area, rows, 2.0, (), float(least), float(most))
+
+
+def _rows_of_long(least: float, most: float) -> int:
+    """Returns the most rows that a picture may become in transformers: a long one gets more than
+    the bounds say, since its shorter side gets one row at least.
+
+    Args:
+        least, most: the bounds, in rows.
+    """
+    across = range(1, math.ceil(math.sqrt(least)) + 1)  # of a small picture, which is enlarged
+    along = (min(least / max(n - 1, 1e-9), math.sqrt(_MOST_RATIO * least)) for n in across)
+    enlarged = max(n * math.ceil(length) for n, length in zip(across, along, strict=True))
+    return max(int(most), int(math.sqrt(_MOST_RATIO * most)), enlarged)
 
 
 def read_pooled_patches(path: Path, fields: Mapping[str, Any], most_rows: int) -> PatchSettings:

@@ -12,6 +12,11 @@ from support.tiers import checked, soaked_rows
 from torch.utils._pytree import tree_leaves
 
 from delegates import DelegateError
+from delegates.op_list.graph import Constants
+from delegates.op_list.match import find_ops
+from delegates.op_list.op_list import OpList
+from delegates.op_list.ops import Linear, Values
+from delegates.op_list.peepholes import merge
 from delegates.op_list.rewrite import rewrite, sample_of, settle
 from delegates.xnnpack.gelu import rewrite_gelu
 from exporter.module.options import ModuleOptions
@@ -73,6 +78,24 @@ def test_batch_norms_are_folded() -> None:
     with torch.no_grad():
         for want, got in zip(module(*inputs), program.module()(*inputs), strict=True):
             assert (want - got).abs().max() < 1e-5 * want.abs().max()
+
+
+def test_dense_convolutions_read_windows_where_they_are() -> None:
+    """Of whole fours of channels in rows: others are copied first, as those of the input."""
+    module = torch.nn.Sequential(
+        *(torch.nn.Conv2d(*sides, 3) for sides in ((3, 8), (8, 6), (6, 4)))
+    )
+    program = torch.export.export(module.eval(), (torch.randn(1, 3, 9, 8),)).run_decompositions({})
+    sample = sample_of(program)
+    assert sample is not None
+    rewrite(program, sample)
+    ops = find_ops(program.graph, Values(Constants(program), by_sample=True)).ops
+    merged = OpList(ops, [])
+    merge(merged)
+    kinds = [(op.label, isinstance(op, Linear) and op.sides is not None) for op in merged]
+    copied, read = [("patches", False), ("linear", False)], [("linear", True)]
+    assert kinds[:5] == [*copied, *read, *copied], kinds
+    assert {op.version for op in merged if isinstance(op, Linear)} == {6, 15}
 
 
 def test_a_gelu_by_tanh_is_left_to_no_other_delegate() -> None:

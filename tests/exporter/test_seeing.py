@@ -15,11 +15,14 @@ from support.exported import Quiet
 from support.pictures import picture
 from support.tiers import checked, soaked_rows
 
+from devtools.profile.load import load_profile
+from devtools.profile.report import make_report
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
 from exporter.models.siglip import patch_places
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
+from exporter.seeing import calibration
 from exporter.seeing.calibration import PICTURES, find_pictures
 from exporter.seeing.picture_blob import PICTURE
 from quant.method import Method
@@ -174,8 +177,25 @@ def test_what_sees_is_quantized(
     assert quality["cosine_worst"] == pytest.approx(cosines.min(), abs=0.002)
     assert quality["cosine_mean"] == pytest.approx(cosines.mean(), abs=0.002)
     assert quality["cosine_worst"] > least
-    got, _ = answer(cpp_build, whole.out, tmp_path, "--image", tmp_path / "1.ppm", "-p", "Hm?")
-    assert got
+    seen = "--image", tmp_path / "1.ppm", "-p", "Hm?", "--etdump", tmp_path / "q.etdump"
+    assert answer(cpp_build, whole.out, tmp_path, *seen)[0]
+    profile = make_report(load_profile(tmp_path / "q.etdump", tmp_path / "q.etrecord"), None)
+    of_pictures = profile["phases"]["run vision_encoder"]
+    assert of_pictures["attributed_ns"] and not of_pictures["unattributed_ns"]
+    lines = " ".join(row["key"] for row in of_pictures["by"]["line"])
+    assert "siglip.py" in lines, lines
+
+
+@pytest.mark.parametrize("exported", ["smolvlm"], indirect=True)
+def test_fewer_large_pictures_are_measured_on(
+    exported: tuple[Path, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, tile = read_blob(exported[0], PICTURE), 3 * models.SIDE**2
+    for name in ("a", "b"):
+        picture(90, 60).save(tmp_path / f"{name}.ppm")
+    for numbers, count in ((1 << 24, 4), (3 * tile - 1, 2), (1, 1)):
+        monkeypatch.setattr(calibration, "_MOST_NUMBERS", numbers)
+        assert len(calibration.read_tiles(tmp_path, settings, False).measured) == count
 
 
 @pytest.mark.parametrize("exported", ["smolvlm"], indirect=True)

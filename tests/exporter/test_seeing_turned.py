@@ -138,6 +138,7 @@ def expected_pixels(processor: models.Processor, size: tuple[int, int]) -> np.nd
 
 MANY = [(n * 7 % 150 + 10, n % 160 + 10) for n in range(200)]
 SIZES = [(40, 30), (31, 90), (64, 64), (200, 20), (1, 1), (20, 14), (100, 10), (12, 12)]
+SIZES += [(1600, 10), (10, 1990), (180, 1), (30, 4000)]  # longer than their bounds
 
 
 @pytest.mark.parametrize("sizes", [SIZES, MANY])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.tiers import checked, soaked
 
-DELEGATE = "adapter encoder executor experts samples session state team".split()
+DELEGATE = "adapter convolving encoder executor experts samples session state team".split()
 LONG = ["delegate_ops_test", "delegate_segments_test"]
 PROGRAMS = [
     *("constraint_test", "filters_test", "ops_test", "sampler_test", "schedule_test"),

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 import delegates.xnnpack
 import exporter.capture.program
 from delegates import Lowered, Step, get_delegate
+from exporter.commands.display import STAGES
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
@@ -21,7 +22,7 @@ from quant.progress import Progress
 
 
 class Quiet:
-    """A listener that says nothing and remembers the stages."""
+    """A listener that says nothing, and remembers the stages, which are known to the display."""
 
     def __init__(self) -> None:
         self.stages: list[str] = []
@@ -31,6 +32,7 @@ class Quiet:
         self.notes.append(text)
 
     def stage(self, name: str) -> None:
+        assert name in STAGES
         self.stages.append(name)
 
     def progress(self, progress: Progress) -> None:

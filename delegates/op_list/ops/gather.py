@@ -11,8 +11,6 @@ from delegates.op_list.ops.op import Field, Indices, Matchers, Op, Places, Value
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows
 
-_ZEROS = 2**32 - 1
-
 
 @dataclass(eq=False, kw_only=True)
 class Gather(Op):
@@ -33,8 +31,8 @@ class Gather(Op):
     indices: Tensor
 
     def fields(self, places: Places) -> list[Field]:
-        indices = Indices(tuple(_ZEROS if index < 0 else index for index in self.indices.tolist()))
-        return [places.slot(self.input), places.slot(self.output), self.piece, indices]
+        slots = places.slot(self.input), places.slot(self.output)
+        return [*slots, self.piece, Indices(self.indices)]
 
 
 def match_gather(node: Node, values: Values) -> Gather | Refused:

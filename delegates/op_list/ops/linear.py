@@ -11,7 +11,7 @@ from delegates.op_list.low_rank import Pair
 from delegates.op_list.matrix import Matrix, MatrixSource
 from delegates.op_list.ops.elementwise import Function
 from delegates.op_list.ops.norm import NormWeight
-from delegates.op_list.ops.op import Field, Matchers, Op, Places, Values
+from delegates.op_list.ops.op import Field, Matchers, Op, Places, Side, Values
 from delegates.op_list.ops.storage import quantized_source
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows, is_rows, said_shape
@@ -33,6 +33,8 @@ class Linear(Op):
         pairs: of adapters, for each source of the matrix; of that order.
         rotated: size of the blocks in which its normed input is rotated before it is quantized; 0:
             it is not.
+        sides: vertical and horizontal, of the windows over its input that it multiplies; None: it
+            multiplies each row.
     """
 
     READS: ClassVar = ("input", "residual")
@@ -49,6 +51,7 @@ class Linear(Op):
     prepared: bool = False
     pairs: tuple[tuple[Pair, ...], ...] = ((),)
     rotated: int = 0
+    sides: tuple[Side, Side] | None = None
 
     def fields(self, places: Places) -> list[Field]:
         return [
@@ -65,6 +68,7 @@ class Linear(Op):
             self.prepared,
             places.low_rank(self.matrix, self.pairs),
             self.rotated,
+            *(self.sides or ()),
         ]
 
     @property
@@ -74,6 +78,8 @@ class Linear(Op):
 
     @property
     def version(self) -> int:
+        if self.sides is not None:
+            return 15
         if self.activation is None or self.gated:
             return self.VERSION
         return max(8, self.activation.version)

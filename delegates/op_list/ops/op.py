@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar, Protocol
 
+from torch import Tensor
 from torch.fx import Node
 
 from delegates.op_list.graph import Constants, shape_of
@@ -50,9 +51,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Indices:
-    """A vector of uint."""
+    """A vector of uint: int32, whose -1 is the largest there."""
 
-    numbers: tuple[int, ...]
+    numbers: Tensor
 
 
 # A field of a table in the schema: a uint, a bool, an enum, a float, one table or several; None if

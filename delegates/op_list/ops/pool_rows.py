@@ -33,7 +33,7 @@ class PoolRows(Op):
 
     def fields(self, places: Places) -> list[Field]:
         slots = places.slot(self.input), places.slot(self.output)
-        return [*slots, self.count, self.largest, Indices(tuple(self.indices.tolist()))]
+        return [*slots, self.count, self.largest, Indices(self.indices)]
 
     @property
     def label(self) -> str:

@@ -17,6 +17,7 @@ from delegates.op_list.peepholes.inputs import (
 )
 from delegates.op_list.peepholes.join import gate, join_gate_and_up, join_query_key_value
 from delegates.op_list.peepholes.residual import add_in_linear
+from delegates.op_list.peepholes.windows import multiply_windows
 from delegates.op_list.refused import Refused
 
 Peephole = Callable[[OpList, Op], Refused | None]
@@ -31,6 +32,7 @@ PEEPHOLES: tuple[Peephole, ...] = (
     select_last_in_linears,
     join_query_key_value,
     join_gate_and_up,
+    multiply_windows,
     activate_in_place,
     add_in_linear,
     prepare_once,

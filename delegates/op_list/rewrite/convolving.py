@@ -12,6 +12,7 @@ from delegates.op_list.graph import args_of
 from delegates.op_list.layout import BLOCK_ROWS
 from delegates.op_list.operators import sides as each_side
 from delegates.op_list.operators import windows
+from delegates.op_list.rewrite.counting import start_of
 from delegates.op_list.rewrite.editing import is_float
 from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.places import Placed, row_of
@@ -192,8 +193,7 @@ def _is_planar(placed: Placed, places: int) -> bool:
     channels = placed.index.shape[1]
     if (height, width) != (channels, places) or channels == places == 1:
         return (height, width) == (channels, places) and placed.factor is None
-    index = placed.index.flatten()
-    return placed.factor is None and bool((index == torch.arange(len(index))).all())
+    return placed.factor is None and start_of(placed.index) == 0
 
 
 def pool(layouts: Layouts, node: Node) -> Placed | None:

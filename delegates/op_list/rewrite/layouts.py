@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from delegates.op_list.rewrite.counting import counting
 from delegates.op_list.rewrite.editing import Editing, is_float, value_of
 from delegates.op_list.rewrite.places import SAMPLES, Placed, batch_dim, concrete, row_of
 from delegates.op_list.rewrite.settle import Settling
@@ -135,7 +136,7 @@ class Layouts:
 
     def natural(self, rows: Node, shape: Any) -> Placed:
         """Rows whose numbers are those of a shape in its order, whose batch is in front."""
-        return Placed(rows, torch.arange(prod(shape)).view(tuple(shape)))
+        return Placed(rows, counting(shape))
 
     def shape(self, node: Node) -> tuple[int, ...]:
         """A value's sizes, of as many samples as indices are computed for."""

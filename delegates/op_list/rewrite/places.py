@@ -14,8 +14,10 @@ from torch import Tensor
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from delegates.op_list.rewrite.counting import counting, has_each_once, start_of
 from delegates.op_list.rewrite.editing import Editing, value_of
 
+PADS = torch.ops.aten.constant_pad_nd.default, torch.ops.aten.pad.default
 SAMPLES = 2  # of a batch that differs from call to call, while indices are computed
 
 
@@ -45,29 +47,27 @@ class Placed:
             given = map_arg(args, lambda _: x)
             return target(*given, **kwargs)
 
-        index = call(self.index + 1)  # so that what is padded with zeros is -1
         factor = None if self.factor is None else call(self.factor)
+        if target in PADS:  # with zeros, which then are -1
+            return Placed(self.rows, call(self.index + 1) - 1, factor)
+        index = call(self.index)
         if isinstance(index, Tensor):
-            return Placed(self.rows, index - 1, factor)
+            return Placed(self.rows, index, factor)
         factors = [None] * len(index) if factor is None else factor
-        return [Placed(self.rows, i - 1, f) for i, f in zip(index, factors, strict=True)]
+        return [Placed(self.rows, i, f) for i, f in zip(index, factors, strict=True)]
 
     def is_whole(self) -> bool:
         """Whether it has each number of its rows once."""
-        count = self.index.numel()
-        samples = _samples_of(self)
-        if count != samples * prod(self.size):
-            return False
-        if bool((self.index < 0).any()):
-            return False
-        seen = torch.zeros(count, dtype=torch.bool)
-        seen[self.index.flatten()] = True
-        return bool(seen.all())
+        count = _samples_of(self) * prod(self.size)
+        return self.index.numel() == count and has_each_once(self.index)
 
     def order(self) -> Tensor:
         """Of a whole value: for each number of its rows, which of the value it is."""
-        order = torch.empty(self.index.numel(), dtype=torch.long)
-        order[self.index.flatten()] = torch.arange(len(order))
+        numbers = counting([self.index.numel()])
+        if start_of(self.index) == 0:
+            return numbers
+        order = torch.empty_like(numbers)
+        order[self.index.flatten()] = numbers
         return order
 
 
@@ -113,6 +113,8 @@ def row_of(placed: Placed) -> Tensor | None:
     index = placed.index
     if index.dim() < 2 or index.shape[-1] != width:
         return None
+    if start_of(index) == 0:
+        return counting(index.shape[:-1])
     first = index[..., :1]
     if bool((first % width != 0).any()) or bool((index != first + torch.arange(width)).any()):
         return None
@@ -122,6 +124,8 @@ def row_of(placed: Placed) -> Tensor | None:
 def from_rows(rows: Node, places: Tensor) -> Placed:
     """The value of rows at some places."""
     width = int(rows.meta["val"].shape[2])
+    if start_of(places) == 0:
+        return Placed(rows, counting((*places.shape, width)))
     return Placed(rows, places[..., None] * width + torch.arange(width))
 
 

@@ -12,11 +12,13 @@ from delegates.op_list.graph import args_of
 from delegates.op_list.rewrite.arithmetic import added, batch_norm, multiplied
 from delegates.op_list.rewrite.attending import attend
 from delegates.op_list.rewrite.convolving import convolve, convolve_integers, mean, pool
+from delegates.op_list.rewrite.counting import forget
 from delegates.op_list.rewrite.editing import Editing, is_float, value_of
 from delegates.op_list.rewrite.folding import BATCH_NORMS
 from delegates.op_list.rewrite.layouts import Layouts
 from delegates.op_list.rewrite.norms import CHANNEL_NORMS, norm_channels, norm_heads
 from delegates.op_list.rewrite.places import (
+    PADS,
     Placed,
     batch_dim,
     concrete,
@@ -76,6 +78,7 @@ class Rewriting(Layouts):
             if not node.users and (node in self._placed or not node.is_impure()):
                 self.editing.graph.erase_node(node)
         self.editing.finish()
+        forget()
 
     def _is_read(self, node: Node) -> bool:
         """Whether something reads it that was not written anew."""
@@ -130,7 +133,7 @@ class Rewriting(Layouts):
         source = self.place(args_of(node)[0])
         if source is None or not all(self._is_size(arg) for arg in node.args[1:]):
             return None
-        if node.target in (_aten.constant_pad_nd.default, _aten.pad.default):
+        if node.target in PADS:
             given = arguments(node)
             if given.get("mode", "constant") != "constant" or given["value"] not in (None, 0):
                 return None

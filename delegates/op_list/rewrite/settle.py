@@ -3,12 +3,15 @@ columns, or a gather.
 """
 
 from math import gcd, prod
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.fx import Node
 
 from delegates.op_list.graph import shape_of
+from delegates.op_list.rewrite.counting import are_equal, counting, start_of
 from delegates.op_list.rewrite.editing import Editing
 from delegates.op_list.rewrite.places import Placed, batch_dim, row_of
 
@@ -26,6 +29,9 @@ class Settling:
     def __init__(self, editing: Editing, samples: int) -> None:
         self._editing = editing
         self._samples = samples
+        # What layers ask for alike; the values keep the tensors whose addresses are in the keys.
+        self._aligned: dict[Any, tuple[Node | None, Placed, Placed]] = {}
+        self._joined: dict[Any, tuple[Tensor, Tensor, Tensor]] = {}
 
     def rows(self, beside: Node, placed: Placed, width: int) -> Node | None:
         """Rows (batch, height, width) of a value's numbers in their order, samples in front; None
@@ -84,7 +90,7 @@ class Settling:
                 dim,
             )
         if one.rows is other.rows:
-            return Placed(one.rows, torch.cat([one.index, other.index], dim), factor)
+            return Placed(one.rows, self._together(one.index, other.index, dim), factor)
         by_column = self._joined_columns(beside, one, other, dim, factor)
         if by_column is not None:
             return by_column
@@ -123,11 +129,17 @@ class Settling:
 
     def aligned(self, beside: Node, other: Placed, whole: Placed) -> Node | None:
         """The rows of another value, each number where `whole` has that of the same place."""
+        key = (other.rows, whole.size, *map(_form, (other.index, other.factor, whole.index)))
+        if key not in self._aligned:
+            self._aligned[key] = self._put_in_order(beside, other, whole), other, whole
+        return self._aligned[key][0]
+
+    def _put_in_order(self, beside: Node, other: Placed, whole: Placed) -> Node | None:
         try:
             index = other.index.expand(whole.index.shape)
         except RuntimeError:
             return None
-        if other.factor is None and other.size == whole.size and bool((index == whole.index).all()):
+        if other.factor is None and other.size == whole.size and are_equal(index, whole.index):
             return other.rows
         factor = None if other.factor is None else other.factor.expand(whole.index.shape)
         order = whole.order()
@@ -139,6 +151,12 @@ class Settling:
             None if factor is None else factor.flatten()[order].view(shape),
         )
         return self.rows(beside, there, width)
+
+    def _together(self, one: Tensor, other: Tensor, dim: int) -> Tensor:
+        key = (_form(one), _form(other), dim)
+        if key not in self._joined:
+            self._joined[key] = torch.cat([one, other], dim), one, other
+        return self._joined[key][0]
 
     def one_of_row(self, other: Placed, whole: Placed) -> Node | None:
         """The rows of another value, where they have one number for each of `whole`."""
@@ -209,8 +227,10 @@ class Settling:
         return numbers.narrow(dim, 0, numbers.shape[dim] // self._samples)
 
     def _ordered(self, rows: Node, index: Tensor, dim: int) -> Placed:
+        if dim == 0:
+            return Placed(rows, counting(index.shape))
         one = self._first(index, dim)
-        places = torch.arange(one.numel()).view(one.shape)
+        places = counting(one.shape)
         parts = [places + i * one.numel() for i in range(self._samples)]
         return Placed(rows, torch.cat(parts, dim))
 
@@ -221,7 +241,7 @@ class Settling:
         first = int(index[0, 0])
         if first < 0:
             return None
-        if bool((index == torch.arange(index.numel()).view_as(index) + first).all()):
+        if start_of(index) is not None:
             if (want_height, want_width) == (height, width):
                 return placed.rows
             if want_width == width and first % width == 0:
@@ -257,19 +277,22 @@ class Settling:
         height, width = placed.size
         if index.shape != (width, height) or index[0, 0] < 0:
             return None
-        if bool((index.t().flatten() != torch.arange(index.numel())).any()):
+        if start_of(index.t()) != 0:
             return None
         sides = [1, width], [1, 1], [1, 1], [0] * 4, [1, 1]
         return self._editing.call(beside, _thimble.patches.default, placed.rows, True, *sides)
 
 
+def _form(numbers: Tensor | None) -> Any:
+    return numbers if numbers is None else (numbers.data_ptr(), numbers.shape, numbers.stride())
+
+
 def _piece(index: Tensor, width: int) -> int:
-    """How many numbers stay together everywhere."""
-    largest = gcd(index.shape[1], width)
-    for piece in (size for size in range(largest, 0, -1) if largest % size == 0):
-        pieces = index.reshape(-1, piece)
-        first = pieces[:, :1]
-        follow = (pieces == first + torch.arange(piece)).all(1) & (first[:, 0] % piece == 0)
-        if bool((follow & (first[:, 0] >= 0) | (pieces < 0).all(1)).all()):
-            return piece
-    return 1
+    """How many numbers stay together everywhere, and begin at a multiple of as many."""
+    before, after = index[:, :-1], index[:, 1:]
+    begins = torch.ones(index.shape, dtype=torch.bool)
+    begins[:, 1:] = torch.where(before < 0, after >= 0, after != before + 1)
+    starts = index[begins]
+    places = begins.nonzero()[:, 1]
+    numbers = torch.cat([places, starts[starts >= 0]]).numpy()
+    return int(np.gcd.reduce(numbers, initial=gcd(index.shape[1], width)))

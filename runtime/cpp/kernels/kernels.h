@@ -80,7 +80,8 @@ constexpr size_t linear_scratch_bytes(size_t columns) {
 }
 
 /// float32 rows times packed float32 weight. Each output is four fused chains, over the columns of
-/// equal k % 4, added (0 + 1) + (2 + 3); then bias and `accumulate` as above.
+/// equal k % 4, added (0 + 1) + (2 + 3); then bias and `accumulate` as above, and the activation. A
+/// row may consist of parts that lie apart, each of the same multiple of 4 columns.
 struct FloatLinearArgs {
   const float* x;
   size_t x_stride;
@@ -92,6 +93,9 @@ struct FloatLinearArgs {
   size_t y_stride;
   const float* bias;
   bool accumulate;
+  Function activation = Function::kAdd;  ///< kRelu or kRelu6; kAdd: none
+  const float* const* parts = nullptr;   ///< [rows][parts_of_row], in place of x; or null
+  size_t parts_of_row = 1;
 };
 
 /// The first half of a low-rank product: t = scale * (x a^T). Each number is one fused chain of 16

@@ -29,6 +29,7 @@ std::string missing(const cpu::NormOp& op) {
   return op.weight.present() ? "" : "norms without a weight";
 }
 std::string missing(const cpu::LinearOp& op) {
+  if (op.convolves()) return "convolves";
   if (op.activates()) return "applies an activation without a gate";
   if (!op.low_rank.empty()) return "has adapters";
   return op.gated && op.activation != kernels::Function::kSilu

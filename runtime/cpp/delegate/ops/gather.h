@@ -27,6 +27,10 @@ struct GatherOp {
   bool shorten(Heights* heights) const;
   WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
+
+ private:
+  /// Makes some rows, of pieces of one number, of an input whose rows follow each other.
+  void copy_numbers(size_t first, size_t count, size_t output_height, OpContext& context) const;
 };
 
 }  // namespace thimble::cpu

@@ -1,17 +1,18 @@
 #include "delegate/ops/linear.h"
 
 #include <algorithm>
+#include <optional>
 
-#include "delegate/ops/checker.h"
 #include "delegate/ops/context.h"
 #include "delegate/ops/float_tiles.h"
 #include "delegate/ops/low_rank_products.h"
-#include "delegate/ops/row_needs.h"
+#include "delegate/ops/window_parts.h"
 #include "delegate/threads/share.h"
 
 namespace thimble::cpu {
 namespace {
 
+using kernels::Function;
 using kernels::kBlockRows;
 using kernels::kMatvecRows;
 using kernels::LinearArgs;
@@ -42,13 +43,14 @@ class Linear {
         bias_(context.numbers(op.bias)),
         low_rank_(op.low_rank, shape_.columns, rows, context),
         scratch_(context.workspace.scratch(context.thread)),
-        x_(context.row(op.input, rows.first)),
+        x_(op.convolves() ? nullptr : context.row(op.input, rows.first)),
         x_stride_(context.stride(op.input)) {
     if (shape_.quantized()) {
       quantized_ = context.workspace.quantized(rows.count, weight_, context.thread);
     } else if (norm_ != nullptr) {
       normed_ = context.workspace.normed(rows.count, context.thread);
     }
+    if (op.convolves()) windows_.emplace(op.window, op.input, context, scratch_);
   }
 
   /// Whether there is anything to do before the product.
@@ -77,11 +79,14 @@ class Linear {
   Work multiply() {
     const bool few = !op_.gated && !op_.activates() && rows_.count <= kMatvecRows;
     const size_t parts = few ? column_parts(weight_, context_.threads()) : 1;
+    if (windows_ && rows_.count < kFewFloatRows) {
+      parts_ = windows_->point(rows_.first, rows_.count);
+    }
     if (op_.gated) {
       multiply_pairs();
     } else if (!shape_.quantized() && rows_.count >= kFewFloatRows && !low_rank_.any()) {
       multiply_float_tiles();
-    } else if (op_.activates()) {
+    } else if (op_.activates() && bounds() == Function::kAdd) {
       multiply_activated();
     } else if (parts > 1) {
       multiply_parts(parts);
@@ -98,9 +103,10 @@ class Linear {
           });
     }
     const size_t in = shape_.quantized() ? sizeof(int8_t) : sizeof(float);
-    const size_t columns = context_.width(op_.output);
+    const size_t columns = context_.width(op_.output),
+                 taps = windows_ ? static_cast<size_t>(op_.window.taps()) : 1;
     const size_t per_row =
-        weight_.columns * in + columns * sizeof(float) * (op_.accumulate ? 2 : 1);
+        weight_.columns / taps * in + columns * sizeof(float) * (op_.accumulate ? 2 : 1);
     const size_t numbers = low_rank_.expand_numbers();
     return context_.work(weight_.bytes() + numbers * sizeof(uint16_t) + rows_.count * per_row,
                          2 * rows_.count * (shape_.rows * shape_.columns + numbers), rows_.count);
@@ -139,7 +145,8 @@ class Linear {
     if (!shape_.quantized()) {
       context_.kernels.float_linear(
           {norm_ != nullptr ? normed_ : x_, norm_ != nullptr ? shape_.columns : x_stride_,
-           rows_.count, weight, blocks.first, blocks.last, y, y_stride, bias, accumulate});
+           rows_.count, weight, blocks.first, blocks.last, y, y_stride, bias, accumulate, bounds(),
+           parts_, static_cast<size_t>(op_.window.taps())});
       return;
     }
     const auto format = static_cast<size_t>(weight.format);
@@ -152,6 +159,12 @@ class Linear {
     } else {
       multiply_tiles(context_.kernels.matvec[format], args);
     }
+  }
+
+  /// The activation that a product in float applies itself; kAdd: none.
+  Function bounds() const {
+    const bool applies = op_.activation == Function::kRelu || op_.activation == Function::kRelu6;
+    return !shape_.quantized() && op_.activates() && applies ? op_.activation : Function::kAdd;
   }
 
   /// A few blocks at a time, which stay in a cache for all tiles of rows.
@@ -170,7 +183,7 @@ class Linear {
   }
 
   /// Rows of float32 a tile at a time, with their activation.
-  void multiply_float_tiles() const {
+  void multiply_float_tiles() {
     const size_t columns = norm_ != nullptr ? shape_.columns : x_stride_;
     const float* const x = norm_ != nullptr ? normed_ : x_;
     const size_t stride = context_.stride(op_.output), width = context_.width(op_.output);
@@ -180,9 +193,11 @@ class Linear {
           for (size_t at = tiles.first; at < tiles.last; ++at) {
             const size_t first = at * tile, count = std::min(tile, rows_.count - first);
             float* const y = context_.row(op_.output, rows_.first + first);
-            context_.kernels.float_linear({x + first * columns, columns, count, weight_, 0,
-                                           weight_.blocks(), y, stride, bias_, op_.accumulate});
-            if (op_.activates()) {
+            if (windows_) parts_ = windows_->point(rows_.first + first, count);
+            context_.kernels.float_linear(
+                {x + first * columns, columns, count, weight_, 0, weight_.blocks(), y, stride,
+                 bias_, op_.accumulate, bounds(), parts_, static_cast<size_t>(op_.window.taps())});
+            if (op_.activates() && bounds() == Function::kAdd) {
               context_.kernels.activate({op_.activation, y, stride, count, width, y, stride});
             }
           }
@@ -262,7 +277,10 @@ class Linear {
 
   /// Scratch memory behind the kernels' own, for blocks that are not finished.
   float* panel() const {
-    const size_t used = shape_.quantized() ? kernels::linear_scratch_bytes(weight_.columns) : 0;
+    const size_t used = shape_.quantized() ? kernels::linear_scratch_bytes(weight_.columns)
+                        : windows_
+                            ? windows_->bytes(op_.window, context_.width(op_.input), kFewFloatRows)
+                            : 0;
     return reinterpret_cast<float*>(scratch_ + kernels::round_up(used, kernels::kLineBytes));
   }
 
@@ -289,21 +307,9 @@ class Linear {
   size_t x_stride_;
   QuantizedRows quantized_{};
   float* normed_ = nullptr;
+  std::optional<WindowParts> windows_;   ///< of a convolution
+  const float* const* parts_ = nullptr;  ///< of its rows that are multiplied
 };
-
-/// Whether `before` is a linear that prepared the same input in the same way.
-bool is_prepared(const LinearOp& op, const Op* before, const std::vector<Weight>& weights) {
-  const LinearOp* linear = before != nullptr ? std::get_if<LinearOp>(&before->kind) : nullptr;
-  if (linear == nullptr || linear->weight >= weights.size()) return false;
-  const Weight& mine = weights[op.weight];
-  const Weight& other = weights[linear->weight];
-  return linear->input == op.input && linear->last_row == op.last_row &&
-         linear->norm.offset == op.norm.offset && linear->norm.length == op.norm.length &&
-         linear->norm_eps == op.norm_eps && linear->rotated == op.rotated &&
-         mine.quantized() == other.quantized() &&
-         mine.packed(nullptr).columns == other.packed(nullptr).columns &&
-         mine.packed(nullptr).input_group() == other.packed(nullptr).input_group();
-}
 
 }  // namespace
 
@@ -317,43 +323,6 @@ size_t column_parts(const PackedWeight& weight, size_t threads) {
     if (most * best < longest * parts) best = parts, longest = most;
   }
   return best;
-}
-
-LinearOp LinearOp::read(const FlatbufferTable& table) {
-  return {table.scalar<uint32_t>(0),      table.scalar<uint32_t>(1),
-          table.scalar<uint32_t>(2),      read_floats(table.table(3)),
-          read_floats(table.table(4)),    table.scalar<float>(5),
-          table.scalar<uint8_t>(6) != 0,  read_function(table, 7),
-          table.scalar<uint8_t>(8) != 0,  table.scalar<uint8_t>(9) != 0,
-          table.scalar<uint8_t>(10) != 0, read_low_rank(table.tables(11)),
-          table.scalar<uint32_t>(12)};
-}
-
-void LinearOp::check(Checker* checker) const {
-  if (!checker->has_weight(weight)) return;
-  const Weight& matrix = checker->program().weights[weight];
-  if (!checker->has_slot(input, matrix.columns) || !checker->has_slot(output)) return;
-  const size_t width = checker->width(output);
-  const size_t rows = gated ? 2 * kernels::round_up(width, kBlockRows) : width;
-  checker->check(matrix.rows == rows, "wants a weight of " + std::to_string(rows) +
-                                          " rows, and has " + std::to_string(matrix.rows));
-  checker->check(input != output, "reads and writes slot " + std::to_string(input));
-  if (gated || activates()) checker->has_activation(activation);
-  checker->check(!activates() || (!accumulate && low_rank.empty()),
-                 "activates what it adds, or what adapters change");
-  checker->has_optional_floats(bias, matrix.rows);
-  checker->has_optional_floats(norm, matrix.columns);
-  checker->has_eps(norm_eps);
-  check_low_rank(low_rank, matrix.columns, gated ? width : rows, gated, checker);
-  checker->has_blocks(rotated, matrix);
-  last_row ? checker->leaves_last_only(output) : checker->has_rows_of({input}, output);
-  checker->check(!prepared || is_prepared(*this, checker->before(), checker->program().weights),
-                 "wants its input prepared, which no linear before did");
-}
-
-void LinearOp::walk(RowNeeds* rows) const {
-  rows->reads(input, accumulate ? rows->updated(output) : rows->written(output));
-  if (prepared) rows->finds_prepared();
 }
 
 WorkspaceNeeds LinearOp::needs(const Program& program, const kernels::Variant& kernels,
@@ -372,6 +341,11 @@ WorkspaceNeeds LinearOp::needs(const Program& program, const kernels::Variant& k
         std::max(kernels::linear_scratch_bytes(packed.columns), tile * normed * sizeof(float));
   } else {
     needs.normed_columns = normed;
+  }
+  if (convolves()) {
+    const size_t rows = std::max(most_float_tile_rows(matrix.columns + matrix.rows), kFewFloatRows);
+    needs.scratch =
+        WindowParts::bytes(window, static_cast<size_t>(matrix.columns / window.taps()), rows);
   }
   if (gated || activates()) {
     needs.scratch = kernels::round_up(needs.scratch, kernels::kLineBytes) +

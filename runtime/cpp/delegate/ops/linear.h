@@ -4,10 +4,12 @@
 
 #include "delegate/ops/kind.h"
 #include "delegate/ops/low_rank.h"
+#include "delegate/ops/window.h"
 
 namespace thimble::cpu {
 
-/// A linear layer: norm and quantization of its input, the product, and its epilogue.
+/// A linear layer: norm and quantization of its input, the product, and its epilogue. Or a dense
+/// convolution in float32: a linear layer of the windows over a picture.
 struct LinearOp {
   uint32_t input;
   uint32_t output;
@@ -22,6 +24,10 @@ struct LinearOp {
   bool prepared;
   std::vector<LowRank> low_rank = {};  ///< of each adapter, of each of the joined matrices
   uint32_t rotated = 0;  ///< size of the blocks in which the input is rotated; 0: it is not
+  Window window = {};    ///< over the input; without numbers: each row is multiplied by itself
+
+  /// Whether it multiplies windows.
+  bool convolves() const { return window.vertical.kernel > 0; }
 
   /// Whether the output is an activation of the product, without a gate.
   bool activates() const { return !gated && activation != kernels::Function::kAdd; }
@@ -31,7 +37,11 @@ struct LinearOp {
   static LinearOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;
-  bool shorten(Heights* heights) const { return heights->by_row(input, output); }
+  bool shorten(Heights* heights) {
+    if (!convolves()) return heights->by_row(input, output);
+    return window.shorten(heights->of(input)) &&
+           heights->set(output, static_cast<size_t>(window.outputs()));
+  }
   WorkspaceNeeds needs(const Program& program, const kernels::Variant& kernels,
                        size_t threads) const;
   Work run(const Op& op, OpRows rows, OpContext& context) const;

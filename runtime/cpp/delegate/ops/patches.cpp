@@ -1,12 +1,35 @@
 #include "delegate/ops/patches.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "delegate/ops/checker.h"
 #include "delegate/ops/context.h"
 #include "delegate/ops/row_needs.h"
 
 namespace thimble::cpu {
+namespace {
+
+template <size_t kCount>
+void copy(const float* from, float* to) {
+  std::memcpy(to, from, kCount * sizeof(float));
+}
+
+/// Copies a window's line: of the usual sizes without a call.
+void copy_line(const float* from, size_t count, float* to) {
+  switch (count) {
+    case 3:
+      return copy<3>(from, to);
+    case 5:
+      return copy<5>(from, to);
+    case 7:
+      return copy<7>(from, to);
+    default:
+      std::copy_n(from, count, to);
+  }
+}
+
+}  // namespace
 
 PatchesOp PatchesOp::read(const FlatbufferTable& table) {
   return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1), table.scalar<uint8_t>(2) != 0,
@@ -29,18 +52,18 @@ void PatchesOp::copy_planar(size_t sample, size_t y, size_t x, float* to,
                             OpContext& context) const {
   const Side &down = window.vertical, &across = window.horizontal;
   const Range lines = down.inside(y), taps = across.inside(x);
-  const size_t channels = context.height(input);
+  const size_t channels = context.height(input), stride = context.stride(input);
   if (lines.size() < down.kernel || taps.size() < across.kernel) {
     std::fill_n(to, channels * window.taps(), 0.0f);
   }
-  for (size_t channel = 0; channel < channels; ++channel) {
-    const float* plane = context.row(input, sample * channels + channel);
+  const float* plane = context.row(input, sample * channels);
+  for (size_t channel = 0; channel < channels; ++channel, plane += stride) {
     for (size_t line = lines.first; line < lines.last; ++line) {
       const float* from = plane + down.place(y, line) * across.size;
       float* const numbers = to + (channel * down.kernel + line) * across.kernel;
       if (across.dilation == 1) {
         if (taps.size() > 0) {
-          std::copy_n(from + across.place(x, taps.first), taps.size(), numbers + taps.first);
+          copy_line(from + across.place(x, taps.first), taps.size(), numbers + taps.first);
         }
         continue;
       }

@@ -38,7 +38,9 @@ struct Side {
   size_t place(size_t at, size_t tap) const { return at * stride + tap * dilation - padding; }
 
  private:
-  size_t taps_up_to(size_t distance) const { return (distance + dilation - 1) / dilation; }
+  size_t taps_up_to(size_t distance) const {
+    return dilation == 1 ? distance : (distance + dilation - 1) / dilation;
+  }
 };
 
 /// A window over both sides of a picture; a sound is a picture of one row.

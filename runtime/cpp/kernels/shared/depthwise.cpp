@@ -20,7 +20,7 @@ void windows(const DepthwiseArgs& args, size_t first, size_t column, Activation 
   const float* const x = args.x + first * args.x_step + column;
   const F32x16 bias = args.bias == nullptr ? broadcast(0.0f) : taken(args.bias + column);
   F32x16 sums[kOutputs];
-  unrolled<kOutputs>([&](auto i) { sums[i] = bias; });
+  unrolled<kOutputs>([&](auto i) [[gnu::always_inline]] { sums[i] = bias; });
   for (size_t tap = 0; tap < args.taps; ++tap) {
     const F32x16 weight = taken(args.weight + args.offsets[tap].weight + column);
     const float* const from = x + args.offsets[tap].x;
@@ -29,7 +29,7 @@ void windows(const DepthwiseArgs& args, size_t first, size_t column, Activation 
     });
   }
   float* const y = args.y + first * args.y_step + column;
-  unrolled<kOutputs>([&](auto i) {
+  unrolled<kOutputs>([&](auto i) [[gnu::always_inline]] {
     const F32x16 result = activation(sums[i]);
     kWhole ? store(y + i * args.y_step, result) : store_some(y + i * args.y_step, result, left);
   });
