@@ -29,6 +29,7 @@ from delegates.op_list.ops import Values
 from delegates.op_list.partition import find_calls
 from delegates.op_list.peepholes import PEEPHOLES, Peephole
 from delegates.op_list.peepholes.activate import activate_in_place
+from delegates.op_list.peepholes.windows import multiply_windows
 
 LENGTHS = [20, 3, 1]
 # Every peephole has something to do here: values that are normed keep three linears apart.
@@ -176,8 +177,11 @@ def test_all_peepholes_together(fused: Run) -> None:
     assert fused.call.program["version"] == 6
 
 
-# Of decoders: the other one merges where texts are read, as encoder_test.cpp runs it.
-OF_DECODERS = [peephole for peephole in PEEPHOLES if peephole is not activate_in_place]
+# Of decoders: the others merge where texts and pictures are read, as encoder_test.cpp and
+# convolving_test.cpp run them.
+OF_DECODERS = [
+    peephole for peephole in PEEPHOLES if peephole not in (activate_in_place, multiply_windows)
+]
 
 
 @pytest.mark.check
