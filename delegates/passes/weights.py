@@ -10,9 +10,16 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 
 def copy_graph(program: ExportedProgram) -> ExportedProgram:
-    """A program with its own graph and the same weights."""
+    """A program with its own graph and the same weights.
+
+    fx gives a node that is named as something of Python's another name in a copy, such as `input_1`
+    for `input`, though the signature keeps the old one: here it keeps its name.
+    """
     tensors = [*program.state_dict.values(), *program.constants.values()]
-    return copy.deepcopy(program, {id(tensor): tensor for tensor in tensors})
+    copied = copy.deepcopy(program, {id(tensor): tensor for tensor in tensors})
+    for own, node in zip(copied.graph.nodes, program.graph.nodes, strict=True):
+        own.name = node.name
+    return copied
 
 
 @contextmanager

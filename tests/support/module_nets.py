@@ -265,8 +265,8 @@ class Folding(nn.Module):
         self.register_buffer("hidden", hidden)
         self.merge = nn.Linear(64, 24)
 
-    def forward(self, picture: Tensor) -> tuple[Tensor, ...]:
-        x = F.max_pool2d(self.stem(picture), 3, 2, 1)  # (batch, 16, 8, 8)
+    def forward(self, input: Tensor) -> tuple[Tensor, ...]:  # as PyTorch's own modules name it
+        x = F.max_pool2d(self.stem(input), 3, 2, 1)  # (batch, 16, 8, 8)
         shifted = x.permute(0, 2, 3, 1).roll((-2, -1), dims=(1, 2))
         windows = shifted.view(-1, 2, 4, 2, 4, 16).transpose(2, 3).reshape(-1, 16, 16)
         query, key, value = self.qkv(windows).view(-1, 16, 3, 2, 8).permute(2, 0, 3, 1, 4)
