@@ -19,7 +19,9 @@ import click
 from exporter.catalogue.names import preset_name
 from quant.cache.place import default_directory
 from runtime.build import CHECKOUT
+from runtime.commands.results import fail
 from runtime.distribution import version
+from runtime.errors import RunnerError, shown
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -41,7 +43,11 @@ def exported(model: str, quant: str, chat_template: Path | None, quiet: bool) ->
     out = models_directory() / _file_name(model, quant, chat_template)
     if out.is_file():
         return out
-    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        place = f"cannot make {shown(str(out.parent))} for the export: {error.strerror}"
+        fail(RunnerError(f"{place}. Name another directory with THIMBLE_CACHE"), 2)
     if not quiet:
         click.echo(f"Exporting {model} with {quant}, once, to {out}", err=True)
     command = [sys.executable, "-P", "-m", "exporter", model, "--quant", quant, "--out", str(out)]

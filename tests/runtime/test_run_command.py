@@ -34,6 +34,14 @@ def run(
     )
 
 
+def test_a_cache_that_cannot_be_made(cpp_build: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = run(tmp_path / "file", "llama3", "-p", "Once")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"runtime: cannot make '{tmp_path / 'file' / 'models'}' for ")
+    assert result.stderr.count("\n") == 1
+
+
 @pytest.mark.check
 def test_a_checkpoint_is_exported_once(
     cpp_build: Path, one_layer_checkpoint: Path, cache: Path, tmp_path: Path
