@@ -12,6 +12,7 @@ from exporter.catalogue.adapters import check_adapters
 from exporter.catalogue.model_config import known_spec
 from exporter.catalogue.names import check_checkpoint, check_model, preset_name
 from exporter.catalogue.weight_files import check_headers, check_model_directory, check_model_file
+from exporter.errors import ExportError
 from exporter.file.replacing import check_endings, check_outputs
 from exporter.plan.lengths import check_lengths
 from quant.budget.bounds import check_budget
@@ -19,7 +20,11 @@ from quant.machine.memory_size import parse_size
 
 
 def check_source(model: str | None, checkpoint: str | None) -> None:
-    """Raises ExportError if there can be no such model or checkpoint."""
+    """Raises ExportError if there can be no such model or checkpoint, or both are checkpoints."""
+    if model is not None and checkpoint is not None and preset_name(model) is None:
+        raise ExportError(
+            f"{model} and --checkpoint {checkpoint} are two checkpoints: leave one of them out."
+        )
     if model is not None:
         check_model(model)
     if checkpoint is not None:

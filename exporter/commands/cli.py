@@ -201,19 +201,13 @@ def main(request: Request) -> None:
         run_sign(request.sign_file, request.sign)
         return
     if request.inspect is not None:
-        if not nothing or request.out is not None:
-            raise click.UsageError(
-                "--inspect exports nothing; leave out MODEL, --checkpoint and --out."
-            )
+        _refuse_others("inspect")
         from exporter.commands.inspect import run_inspect
 
         run_inspect(request.inspect)
         return
     if request.list_delegates:
-        if not nothing or request.out is not None:
-            raise click.UsageError(
-                "--list-delegates exports nothing; leave out MODEL, --checkpoint and --out."
-            )
+        _refuse_others("list_delegates")
         from exporter.commands.delegates import run_list_delegates
 
         run_list_delegates()
@@ -290,6 +284,21 @@ def _names_module(model: str) -> bool:
         return source_name(model) is not None
     except ExportError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _refuse_others(name: str) -> None:
+    """Refuses what is given beside an option that exports nothing."""
+    others = _options_given() - {name}
+    params = click.get_current_context().command.params
+    given = [
+        param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+        for param in params
+        if param.name in others
+    ]
+    if given:
+        raise click.UsageError(
+            f"--{name.replace('_', '-')} exports nothing; leave out {' and '.join(given)}."
+        )
 
 
 def _options_given() -> set[str]:

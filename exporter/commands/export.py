@@ -22,6 +22,7 @@ from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, show_unchecked, summarize
 from exporter.commands.working import checking, importing, working
 from exporter.errors import ExportError
+from exporter.module.window_scheme import require_window_scheme
 from exporter.plan.given_lengths import check_given_lengths
 from exporter.text.file import read_text_file
 from exporter.tokenizer.source import find_tokenizer
@@ -91,7 +92,10 @@ def run_export(request: Request, out: Path) -> None:
 
 
 def _vision_scheme(request: Request) -> Scheme | None:
-    return None if request.vision_quant is None else Scheme(request.vision_quant)
+    if request.vision_quant is None:
+        return None
+    require_window_scheme(request.vision_quant, "--vision-quant", "what sees")
+    return Scheme(request.vision_quant)
 
 
 def _check(request: Request, out: Path) -> None:

@@ -10,6 +10,14 @@ SCHEMES = "none", "rtn8", "rtn4", "gptq4"
 DEFAULT_SCHEME = Scheme("rtn8")
 
 
+def require_window_scheme(name: str, option: str, what: str) -> None:
+    """Raises as window_scheme does, of a name that may be of no scheme at all."""
+    if name not in SCHEMES:
+        raise ExportError(
+            f"{option} {name} is not supported for {what}; use one of {', '.join(SCHEMES)}."
+        )
+
+
 def window_scheme(scheme: Scheme, option: str, what: str) -> Scheme:
     """Returns the scheme as such models are stored: 8 bits with one scale a row, which a window's
     many rows are multiplied with faster than with groups. In 4 bits, layers correct no drift.
@@ -20,10 +28,7 @@ def window_scheme(scheme: Scheme, option: str, what: str) -> Scheme:
     Raises:
         ExportError: they are not quantized by it.
     """
-    if scheme.name not in SCHEMES:
-        raise ExportError(
-            f"{option} {scheme.name} is not supported for {what}; use one of {', '.join(SCHEMES)}."
-        )
+    require_window_scheme(scheme.name, option, what)
     if scheme.needs_calibration:
         return replace(scheme, method=replace(scheme.choice, drift="none"))
     return replace(scheme, whole_rows=True) if scheme.name == "rtn8" else scheme

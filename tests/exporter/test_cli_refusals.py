@@ -360,6 +360,18 @@ def test_a_pipe_is_no_pte(tmp_path: Path) -> None:
             "Error: --head-bits has no effect with --bits or --max-size, which choose",
         ),
         (["llama3", "--list-delegates"], "Error: --list-delegates exports nothing; leave out"),
+        (
+            ["--inspect", __file__, "--quant", "rtn4", "--bits", "5"],
+            "Error: --inspect exports nothing; leave out --quant and --bits.",
+        ),
+        (
+            ["DIR", "--checkpoint", "DIR", "--out", "x.pte"],
+            "Error: DIR and --checkpoint DIR are two checkpoints: leave one of them out.",
+        ),
+        (
+            ["llama3", "--out", "x.pte", "--vision-quant", "int8"],
+            "Error: --vision-quant int8 is not supported for what sees; use one of none, rtn8, ",
+        ),
         (["llama3", "--quantize"], "Error: No such option '--quantize'."),
         (["llama3", "--group-size", "x"], "Error: Invalid value for '--group-size': 'x' is not"),
         ([""], "Error: MODEL is empty; name a model such as llama3, or leave it out."),
