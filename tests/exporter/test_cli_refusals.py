@@ -334,13 +334,6 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
         assert "is both --out and --etrecord" in refusal(out, stories, "--etrecord", other)
 
 
-def test_a_pipe_is_no_pte(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    result = CliRunner().invoke(main, ["--inspect", str(tmp_path / "pipe")])
-    assert result.exit_code == 2
-    assert result.stderr == f"Error: {tmp_path / 'pipe'} is not a file; name a .pte.\n"
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -392,19 +385,3 @@ def test_unfinished_command_lines(arguments: list[str], sentence: str) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert result.stderr.startswith(sentence) and result.stderr.count("\n") == 1
-
-
-def test_inspecting_what_is_not_ours(tmp_path: Path, stories_pte: Path) -> None:
-    damaged = tmp_path / "damaged.pte"
-    data = bytearray(stories_pte.read_bytes())
-    data[len(data) // 2] ^= 1
-    damaged.write_bytes(data)
-    (tmp_path / "text.pte").write_text("Once")
-    for name, sentence in (
-        ("none.pte", r"cannot be read \(No such file or directory\)\."),
-        ("text.pte", r"has no integrity record at its end: .*\."),
-        ("damaged.pte", r"is damaged in its [\w. ]+; copy or export it again\."),
-    ):
-        result = CliRunner().invoke(main, ["--inspect", str(tmp_path / name)])
-        assert result.exit_code == 2 and result.stdout == ""
-        assert re.fullmatch(f"Error: {re.escape(str(tmp_path / name))} {sentence}\n", result.stderr)

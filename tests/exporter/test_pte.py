@@ -1,7 +1,9 @@
 """The parts of a `.pte` that are ours: readable by stock ExecuTorch, checked to the last byte."""
 
 import json
+import os
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -11,7 +13,9 @@ from pathlib import Path
 
 import executorch
 import pytest
+from click.testing import CliRunner
 
+from exporter.commands.cli import main
 from exporter.errors import ExportError
 from exporter.file.pte import (
     DELEGATE,
@@ -217,3 +221,26 @@ def test_a_report_fills_its_place_and_not_more() -> None:
 def test_a_blob_that_is_not_there(stories_pte: Path) -> None:
     with pytest.raises(ExportError, match=r"has no thimble\.chat_template; export it again"):
         read_blob(stories_pte, "thimble.chat_template")
+
+
+def test_a_pipe_is_no_pte(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    result = CliRunner().invoke(main, ["--inspect", str(tmp_path / "pipe")])
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: {tmp_path / 'pipe'} is not a file; name a .pte.\n"
+
+
+def test_inspecting_what_is_not_ours(tmp_path: Path, stories_pte: Path) -> None:
+    damaged = tmp_path / "damaged.pte"
+    data = bytearray(stories_pte.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    (tmp_path / "text.pte").write_text("Once")
+    for name, sentence in (
+        ("none.pte", r"cannot be read \(No such file or directory\)\."),
+        ("text.pte", r"has no integrity record at its end: .*\."),
+        ("damaged.pte", r"is damaged in its [\w. ]+; copy or export it again\."),
+    ):
+        result = CliRunner().invoke(main, ["--inspect", str(tmp_path / name)])
+        assert result.exit_code == 2 and result.stdout == ""
+        assert re.fullmatch(f"Error: {re.escape(str(tmp_path / name))} {sentence}\n", result.stderr)
