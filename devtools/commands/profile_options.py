@@ -56,7 +56,7 @@ _top = click.option(
     metavar="N",
     type=click.IntRange(0),
     default=25,
-    help="Number of rows of a table, those of the largest shares; 0: all.",
+    help="Number of rows of a table: those of the largest shares, by median; 0: all.",
 )
 
 

@@ -5,6 +5,7 @@ import hmac
 import json
 import logging
 import math
+import re
 import textwrap
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -197,6 +198,7 @@ class Gate:
         served: ServedModel | None = getattr(request.state, "model", None)
         most = None if served is None else served.context
         if most is not None:  # by these words clients know it
+            reason = re.sub(r", but the model's context holds \d+", "", reason)
             reason = f"This model's maximum context length is {most} tokens. However, {reason}"
         return HttpError(400, reason, code="context_length_exceeded")
 

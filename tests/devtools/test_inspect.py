@@ -154,9 +154,9 @@ def test_work_adds_up_to_the_same_in_every_view(recorded: Recorded) -> None:
                     assert sum(row[name] or 0 for row in rows) == sum(known) > 0
 
 
-def test_a_row_that_one_call_made_costly_is_not_left_out(recorded: Recorded) -> None:
+def test_a_row_that_one_call_made_costly_is_not_left_out(pair: tuple[str, str]) -> None:
     """The first column shows its share of the sum; its place is still that of its median."""
-    report = make_report(load_profile(*recorded("embedded_pte")), None)
+    report = make_report(load_profile(*map(Path, pair)), None)
     rows = report["phases"]["decode"]["by"]["op"]
     events = [row for row in rows if row["kind"] == "events"]
     events[-1].update(self_ns=10**12, self_share=0.9, key="late")

@@ -156,7 +156,7 @@ def test_what_is_refused(server: Server, tmp_path: Path) -> None:
         "is cut off": (url(shown),),
         "at most 100 million are read": (url(huge),),
         "anim": (url(moving),),
-        "positions, but the model's context holds": tuple(40 * [URL]),
+        "positions: pass fewer or smaller ones": tuple(40 * [URL]),
         "the pictures have more than 200000 bytes": (url(bytes(200_001)),),
     }
     for sentence, urls in refused.items():

@@ -95,6 +95,11 @@ def test_the_readme_names_the_fields_without_effect() -> None:
         ({"json_schema": {"if": {}}}, 400, '^json_schema: the JSON schema has the keyword "if"'),
         ({"choice": []}, 400, "^choice must be a list of length 1 or more"),
         (
+            {"messages": [{"role": "user", "content": "Once " * 3000}]},
+            400,
+            r"^This model's maximum context length is \d+ tokens\. However, [a-z ]+ \d+ tokens: sh",
+        ),
+        (
             {
                 "tools": [{"type": "function", "function": {"name": "f"}}],
                 "tool_choice": {
