@@ -292,8 +292,7 @@ MOST_ARGUMENTS = 10  # more are a request
 
 def commands_of(package: str) -> list[click.Command]:
     """The command of a package and those below it."""
-    where = "__main__" if package == "runtime" else "commands.cli"
-    main = importlib.import_module(f"{package}.{where}").main
+    main = importlib.import_module(f"{package}.commands.cli").main
     return [main, *getattr(main, "commands", {}).values()]
 
 

@@ -16,7 +16,7 @@ import pytest
 from devtools.commands.cli import main as devtools
 from exporter.commands.cli import main as exporter
 from quant.commands.cli import main as quant
-from runtime.__main__ import main as runtime
+from runtime.commands.cli import main as runtime
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"exporter": exporter, "quant": quant, "runtime": runtime, "devtools": devtools}

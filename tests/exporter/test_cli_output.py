@@ -15,7 +15,7 @@ from support.tiers import checked
 import devtools.commands.cli
 import exporter.embedded.train
 import quant.commands.cli
-import runtime.__main__
+import runtime.commands.cli
 from delegates import DELEGATES, get_delegate
 from exporter.commands.cli import main
 from exporter.file.pte import read_report
@@ -116,7 +116,7 @@ def test_help_names_every_option_and_is_quick() -> None:
 COMMANDS: dict[str, click.Command] = {
     "exporter": main,
     "quant": quant.commands.cli.main,
-    "runtime": runtime.__main__.main,
+    "runtime": runtime.commands.cli.main,
     "devtools": devtools.commands.cli.main,
     "exporter.embedded.train": exporter.embedded.train.main,
 }

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 import runtime.build
 from quant.commands.cli import main as quant_main
-from runtime.__main__ import main
 from runtime.build import build, wheel_directory
+from runtime.commands.cli import main
 from runtime.commands.generate import summary
 from runtime.errors import BuildError
 from runtime.packaging import package as packaging

@@ -31,9 +31,9 @@ def start(directory: Path, arguments: list[str], waits: bool, code: int) -> subp
     from pathlib import Path
     import runtime.build
     import runtime.__main__ as program
-    from runtime.commands import results
+    from runtime.commands import results, runner
     directory = Path({str(directory)!r}, "build")
-    runtime.build.BUILD_DIR = program.BUILD_DIR = results.BUILD_DIR = directory
+    runtime.build.BUILD_DIR = runner.BUILD_DIR = results.BUILD_DIR = directory
     runtime.build.find_tool = lambda name: Path({str(tool)!r})
     sys.argv = ["thimble-runner", *{arguments!r}]
     program.run_runner()

@@ -17,7 +17,7 @@ from support.encoder_models import export_embedder
 from support.servers import Server, export_caller, serving, wait_for
 from support.stories import WITHOUT_ENDS
 
-from runtime.__main__ import main
+from runtime.commands.cli import main
 from runtime.server.ollama.requests import seconds_of
 
 USER: list[Any] = [{"role": "user", "content": "Once upon a time"}]

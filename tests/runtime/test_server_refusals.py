@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from starlette.testclient import TestClient
 from support.servers import Server, export_caller, serving, wait_for
 
-from runtime.__main__ import main
+from runtime.commands.cli import main
 from runtime.server.errors import not_valid
 from runtime.server.gate import application
 from runtime.server.metrics import Metrics

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from support.node import find_node
 from support.web import served
 
-from runtime import __main__ as commands
 from runtime.build import PACKAGED
+from runtime.commands.cli import main
 from runtime.errors import BuildError, RunnerError
 from runtime.packaging.web_site import MODULES, WEB_DIR, Site, find_site
 from runtime.web_server import open_server
@@ -116,11 +116,11 @@ def test_the_service_worker_keeps_all_that_the_page_needs(site: Site) -> None:
 def test_packing(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.commands.web.find_site", lambda: site)
     out = tmp_path / "out" / "site"
-    result = CliRunner().invoke(commands.main, ["web", "--pack", str(out)])
+    result = CliRunner().invoke(main, ["web", "--pack", str(out)])
     assert (result.exit_code, result.output) == (0, f"wrote {out}\n")
     written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert written == set(site.files) >= {"index.html", "page/page.mjs", "thimble.wasm"}
-    result = CliRunner().invoke(commands.main, ["web", "--pack", str(out), "--open"])
+    result = CliRunner().invoke(main, ["web", "--pack", str(out), "--open"])
     assert result.exit_code == 2 and "leave out MODEL and --open" in result.output
 
 
