@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import click
 
+from exporter.command_line.interruption import raise_if_interrupted
 from exporter.command_line.running import RunningLines
 from runtime.build import BUILD_DIR, PRODUCTS, build
 from runtime.errors import BuildError
@@ -65,6 +66,7 @@ def become_runner(arguments: Sequence[str]) -> NoReturn:
     """Runs the C++ runner in this process."""
     program = runner_program()
     sys.stdout.flush()
+    raise_if_interrupted()  # no other handler will know of it
     os.execv(program, [str(program), *arguments])
 
 

@@ -2,12 +2,15 @@
 
 import ast
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from exporter.command_line import interruption
+from runtime.commands.results import become_runner
 from runtime.commands.tokenize import _shown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +35,15 @@ def run(
         text=True,
         timeout=300,
     )
+
+
+def test_a_signal_that_a_library_swallowed_starts_no_runner(
+    cpp_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruption, "_noted", signal.SIGINT)
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it ran"))
+    with pytest.raises(SystemExit, match=str(128 + signal.SIGINT)):
+        become_runner([])
 
 
 def test_a_cache_that_cannot_be_made(cpp_build: Path, tmp_path: Path) -> None:
