@@ -87,6 +87,6 @@ def _find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
         checkpoint.name = EMBEDDED_NAME
         listener.note(
             f"No --checkpoint given: exporting {EMBEDDED_NAME}, the small Llama 3 that ships with "
-            f"this package. For the real one: --checkpoint {PRESETS[EMBEDDED_PRESET].source}"
+            f"this package. For the real one, name {PRESETS[EMBEDDED_PRESET].source} in its place."
         )
     return checkpoint
