@@ -12,7 +12,7 @@ CONFIG = "config.json"
 SINGLE, PICKLED = "model.safetensors", "pytorch_model.bin"
 INDEX, PICKLED_INDEX = f"{SINGLE}.index.json", f"{PICKLED}.index.json"
 FILES = (SINGLE, INDEX, PICKLED, PICKLED_INDEX)  # the first that is there is read
-_INDEX_END = ".index.json"
+INDEX_END = ".index.json"
 NAMED = "transformers_weights"  # of config.json: the file that is read instead of them
 PARAMS = "params.json"  # Meta's config
 TUNED = "model-00001-of-00001.bin"  # torchtune's weights
@@ -62,12 +62,10 @@ def check_headers(directory: Path) -> None:
     """
     from exporter.catalogue.safetensors_header import SafetensorsHeader
 
-    name = named_weights(directory) or next(
-        (name for name in FILES if (directory / name).is_file()), None
-    )
+    name = weights_name(directory)
     if name is None:
         paths = shards(directory)
-    elif name.endswith(_INDEX_END):
+    elif name.endswith(INDEX_END):
         weight_map = read_object(directory / name).get("weight_map")
         places = weight_map.values() if isinstance(weight_map, dict) else ()
         paths = [directory / place for place in sorted({str(place) for place in places})]
@@ -98,15 +96,24 @@ def named_weights(directory: Path) -> str | None:
     return name
 
 
+def weights_name(directory: Path) -> str | None:
+    """Returns the file, or index of shards, that a directory's weights are read from, but for
+    shards without an index.
+
+    Raises:
+        ExportError: as `named_weights` does.
+    """
+    there = (name for name in FILES if (directory / name).is_file())
+    return named_weights(directory) or next(there, None)
+
+
 def has_weights(directory: Path) -> bool:
     """Whether a directory holds weights under one of Hugging Face's names, or that of its config.
 
     Raises:
         ExportError: as `named_weights` does.
     """
-    if named_weights(directory) is not None:
-        return True
-    return any((directory / name).is_file() for name in FILES) or bool(shards(directory))
+    return weights_name(directory) is not None or bool(shards(directory))
 
 
 def is_tuned(directory: Path) -> bool:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from exporter.catalogue.weight_files import (
     CONFIG,
-    FILES,
-    named_weights,
+    INDEX_END,
     no_weights,
     shards,
+    weights_name,
 )
 from exporter.checkpoint.language_part import find_language_part
 from exporter.checkpoint.pickled_file import PickledFile
@@ -105,11 +105,10 @@ def open_files(directory: Path) -> list[Weights]:
     Raises:
         ExportError: there are no weights, a shard is missing, or a file is damaged.
     """
-    named = named_weights(directory)
-    for name in FILES if named is None else (named,):
-        if (directory / name).is_file():
-            index = name.endswith(".index.json")
-            return _open_shards(directory / name) if index else [open_file(directory / name)]
+    name = weights_name(directory)
+    if name is not None:
+        index = name.endswith(INDEX_END)
+        return _open_shards(directory / name) if index else [open_file(directory / name)]
     files = shards(directory)
     if files:
         return [open_file(path) for path in files]

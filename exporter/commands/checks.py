@@ -4,7 +4,7 @@ The export makes each of these checks again where it uses the value.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from delegates import check_delegate
@@ -34,10 +34,7 @@ def check_source(model: str | None, checkpoint: str | None) -> None:
 def check_files(model: str | None, checkpoint: str | None, adapter: Sequence[str]) -> None:
     """Raises ExportError if a directory of the model or an adapter lacks files. It comes last: what
     an option names wrongly is reported before what is on the disk."""
-    for source in (checkpoint, model):
-        if source is None or source == model and preset_name(source) is not None:
-            continue
-        path = Path(os.path.expanduser(source))
+    for path in _paths(model, checkpoint):
         if os.path.isdir(path):
             check_model_directory(path)
         elif os.path.exists(path):
@@ -48,12 +45,16 @@ def check_files(model: str | None, checkpoint: str | None, adapter: Sequence[str
 def check_weights(model: str | None, checkpoint: str | None) -> None:
     """Raises ExportError if a directory's weights are damaged where their header tells. It comes
     behind `check_config`: a model that is not supported needs no sound weights."""
-    for source in (checkpoint, model):
-        if source is None or source == model and preset_name(source) is not None:
-            continue
-        path = Path(os.path.expanduser(source))
+    for path in _paths(model, checkpoint):
         if path.is_dir():
             check_headers(path)
+
+
+def _paths(model: str | None, checkpoint: str | None) -> Iterator[Path]:
+    """What may be on the disk."""
+    for source in (checkpoint, model):
+        if source is not None and (source != model or preset_name(source) is None):
+            yield Path(os.path.expanduser(source))
 
 
 def check_config(

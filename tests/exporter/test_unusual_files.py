@@ -24,7 +24,9 @@ from support.packed_checkpoints import (
 )
 from torch.nn import functional as F
 
+from exporter.catalogue.safetensors_header import BYTES
 from exporter.checkpoint import open_checkpoint
+from exporter.checkpoint.safetensors_file import _DTYPES
 from exporter.errors import ExportError
 from exporter.file.replacing import check_outputs
 from exporter.models.decoder import CausalLM
@@ -204,3 +206,7 @@ def test_the_file_that_the_config_names_is_read(tmp_path: Path, named: str) -> N
         f"which is not a safetensors file, or an index of them, in {tmp_path}; put it there, or "
         "remove the field."
     )
+
+
+def test_types_of_a_header_are_those_of_torch() -> None:
+    assert {name: dtype.itemsize for name, dtype in _DTYPES.items()} == BYTES
