@@ -10,7 +10,8 @@ import torch
 from support.exported import Quiet
 
 from exporter.catalogue.find import EMBEDDED_NAME, find_checkpoint
-from exporter.catalogue.names import EMBEDDED
+from exporter.catalogue.names import EMBEDDED, EMBEDDED_PRESET
+from exporter.catalogue.presets import PRESETS
 from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
@@ -42,7 +43,7 @@ def test_the_export_says_which_model_it_is() -> None:
     listener = Quiet()
     find_checkpoint(ExportOptions(model="llama3", out=Path("model.pte")), listener)
     (note,) = listener.notes
-    assert EMBEDDED_NAME in note and "--checkpoint meta-llama/Llama-3.2-1B" in note
+    assert EMBEDDED_NAME in note and PRESETS[EMBEDDED_PRESET].source in note
 
 
 @pytest.mark.check
