@@ -8,7 +8,7 @@ import pytest
 from support.tiers import checked, soaked
 
 LONG = [("delegate_test", "ops"), ("delegate_test", "segments")]
-SUITES = "adapter convolving encoder executor experts samples session state".split()
+SUITES = "adapter convolving encoder executor experts samples session".split()
 PROGRAMS = [
     *((f"{name}_test",) for name in ("constraint", "filters", "ops", "sampler", "schedule")),
     *(("delegate_test", suite) for suite in SUITES),
@@ -17,7 +17,9 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(
-    "command", [*PROGRAMS, *checked([("delegate_test", "ring")]), *soaked(LONG)], ids=" ".join
+    "command",
+    [*PROGRAMS, *checked(("delegate_test", suite) for suite in ("ring", "state")), *soaked(LONG)],
+    ids=" ".join,
 )
 def test_program(cpp_build: Path, command: tuple[str, ...]) -> None:
     program, *arguments = command
