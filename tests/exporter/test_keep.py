@@ -27,6 +27,8 @@ from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
+from exporter.plan.file_size import size_note
+from exporter.plan.planning import read_plan
 from quant.errors import QuantError
 from quant.scheme import Scheme
 
@@ -297,3 +299,16 @@ def test_explain_keeps_too(tmp_path: Path, shared_data: Path) -> None:
     path = write(tmp_path / "model.gguf", random_tensors(tied=True), Type.Q4_0)
     said = explain_export(options(path, tmp_path / "unused.pte", shared_data), Quiet())
     assert said.scheme == "keep" and said.delegation.linears_delegated == 15
+
+
+@pytest.mark.parametrize(("type", "larger"), [(Type.Q8_0, True), (Type.Q4_0, False)])
+def test_a_larger_file_than_another_scheme_makes_is_told(
+    type: Type, larger: bool, tmp_path: Path, shared_data: Path
+) -> None:
+    path = write(tmp_path / "model.gguf", random_tensors(tied=True), type)
+    given = options(path, tmp_path / "unused.pte", shared_data)
+    note = size_note(read_plan(given, Quiet(), with_text=False))
+    assert (note is not None) == larger
+    if note is not None:
+        assert note.startswith("Kept integers make a file of about ")
+        assert "; --quant gptq4 makes one of about " in note

@@ -22,7 +22,7 @@ from exporter.file.pte import TOKENIZER, encode_report, read_blob, read_report, 
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
-from exporter.plan.file_size import estimate_size, require_room
+from exporter.plan.file_size import estimate_size, require_room, size_note
 from exporter.plan.planning import read_plan
 from exporter.plan.widths import other_bytes
 from exporter.text.prepare import prepare_text
@@ -131,6 +131,21 @@ def test_a_budget_below_four_bits_needs_no_more_room_than_it_allows(
     assert allowed < four
     for few in (replace(options, bits=3.0), replace(options, bits=None, max_size=allowed)):
         assert estimate_size(replace(plan, options=few)) == allowed
+
+
+def test_groups_that_make_a_larger_file_are_told(shared_data: Path, tmp_path: Path) -> None:
+    """Of a model whose rows have 64 columns."""
+    small = ExportOptions(str(shared_data / "stories260K"), tmp_path / "model.pte")
+    notes = []
+    for group_size in (32, 64, 128):
+        options = replace(small, scheme=Scheme("rtn4", group_size))
+        notes.append(size_note(read_plan(options, Quiet(), with_text=False)))
+    assert notes == [
+        None,
+        None,
+        "Rows that are filled up to groups of 128 make a file of about 0.6 MB; --group-size 64 "
+        "makes one of about 0.5 MB.",
+    ]
 
 
 def test_a_file_and_its_etrecord_need_room_together(
