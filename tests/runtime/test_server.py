@@ -103,17 +103,6 @@ def test_a_chat(client: openai.OpenAI, runner: Runner) -> None:
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + 24
 
 
-@pytest.mark.parametrize("named", [{}, {"model": None}, {"model": ""}, {"name": ""}], ids=str)
-def test_the_only_model_needs_no_name(server: Server, named: dict[str, Any]) -> None:
-    short = {"max_tokens": 1, **named}
-    for path, body in (
-        ("/v1/completions", {"prompt": "a", **short}),
-        ("/v1/messages", {"messages": USER, **short}),
-        ("/tokenize", {"content": "a", **named}),
-    ):
-        assert httpx.post(server.address + path, json=body).status_code == 200
-
-
 def test_a_stream(client: openai.OpenAI, runner: Runner) -> None:
     expected = alone(runner, USER, max_new_tokens=24, temperature=1.0, seed=5)
     stream = client.chat.completions.create(
