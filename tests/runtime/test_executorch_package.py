@@ -72,6 +72,6 @@ def test_libraries_are_loaded_after_those_of_the_package(programs: Path) -> None
 def test_without_the_package_one_sentence_says_so(programs: Path) -> None:
     sentence = "the executorch package is not installed: pip install executorch==1.5.1\n"
     told = run(programs, BEGIN + ABSENT + BECOME, "--version")
-    assert (told.returncode, told.stdout, told.stderr) == (1, "", "runtime: " + sentence)
+    assert (told.returncode, told.stdout, told.stderr) == (1, "", "Error: " + sentence)
     told = run(programs, BEGIN + ABSENT + OPEN)
     assert told.stdout == f"cannot load {programs}/libthimble.so: {sentence}"
