@@ -125,7 +125,8 @@ def _tell_of_no_chat(model: str, template: str, is_asked: bool, quiet: bool) -> 
     kind = "a chat template that the runner cannot use" if reason else "no chat template"
     if not is_asked:
         sentence = f"{model} has {kind}{reason} and only continues texts: pass -p TEXT, -f FILE"
-        fail(RunnerError(f"{sentence}, -p - for standard input, or a --chat-template"), 2)
+        more = "" if is_program(model) else ", or a template with --chat-template"
+        fail(RunnerError(f"{sentence}, or -p - for standard input{more}"), 2)
     if reason and not quiet:
         click.echo(f"{model} has {kind}{reason}: the text is continued as it is", err=True)
 
