@@ -116,10 +116,13 @@ USES = [
     (["model.pte", "--session="], "--session needs a value"),
     *(
         (
-            ["model.pte", "-p", "x", option, "-"],
+            ["model.pte", "-p", "x", option, value],
             f"{option} is -, which is not a file: name a file, such as /dev/stderr",
         )
-        for option in ("--json", "--session", "--etdump")
+        for option, value in (
+            *(("--json", "-"), ("--session", "-"), ("--etdump", "-")),
+            *(("--output", "-"), ("--output", "y=-")),
+        )
     ),
     *(
         (

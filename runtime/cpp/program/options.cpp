@@ -52,11 +52,10 @@ Option of_utf8(Option option) {
   return option;
 }
 
-/// A file that is named for what is written, beside standard output, which has the answer.
-Option output_file(const std::string& name, std::string* value) {
-  Option option = text(name, value);
-  option.read = [read = option.read](const std::string& name, const std::string& path) {
-    if (path != "-") return read(name, path);
+/// A file that is written, beside standard output, which has the answer.
+Option output_file(Option option) {
+  option.read = [read = std::move(option.read)](const std::string& name, const std::string& text) {
+    if (text != "-" && text.substr(text.find('=') + 1) != "-") return read(name, text);
     return Status::error(name + " is -, which is not a file: name a file, such as /dev/stderr");
   };
   return option;
@@ -276,11 +275,11 @@ std::vector<Option> all_options(Options* options) {
       one_text("--adapter", &options->adapter),
       text("--draft", &options->draft),
       tensor_file("--input", &options->inputs),
-      tensor_file("--output", &options->outputs),
+      output_file(tensor_file("--output", &options->outputs)),
       text("--method", &options->method),
-      output_file("--session", &options->session),
-      output_file("--etdump", &options->etdump),
-      output_file("--json", &options->json),
+      output_file(text("--session", &options->session)),
+      output_file(text("--etdump", &options->etdump)),
+      output_file(text("--json", &options->json)),
       of_utf8(text("--system", &options->system)),
       flag("--chat", &options->chat),
       flag("--embed", &options->embed),
