@@ -1,6 +1,7 @@
 """Values that must not be empty, for a shell passes "" where a variable is not set, or must be
 UTF-8."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ class Utf8Text(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value) if self._may_be_empty else _filled(value, param, "give a text")
         return require_utf8(text, _name(param))
+
+
+def require_input() -> None:
+    """
+    Raises:
+        click.UsageError: the process was started without standard input.
+    """
+    if sys.stdin is None:
+        raise click.UsageError("Standard input is closed; pipe a text into it, or leave out the -.")
 
 
 def require_utf8(text: str, name: str) -> str:

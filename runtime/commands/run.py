@@ -13,7 +13,7 @@ from rich.table import Table
 from exporter.catalogue.file_start import is_program
 from exporter.catalogue.names import check_model, no_program
 from exporter.command_line.brief import BriefCommand
-from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.filled import FilledPath, FilledText, require_input
 from exporter.command_line.version import version_option
 from exporter.commands.checks import check_files
 from exporter.errors import ExportError
@@ -155,8 +155,8 @@ def _check_options(prompt: str | None, prompt_file: str | None, options: Sequenc
             "--adapter NAME=DIR, and name it as MODEL."
         )
     is_input = "-" in (prompt, prompt_file)
-    if is_input and sys.stdin is None:
-        fail(RunnerError("standard input is closed: pipe a text into it, or leave out the -"), 2)
+    if is_input:
+        require_input()
     arguments = [*(["-p", ""] if is_input else _prompt(prompt, prompt_file)), *options]
     program = runner_program()
     for more in ([],) if _OTHER_MODES & names else ([], ["--chat"]):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from exporter.command_line.filled import FilledPath, Utf8Text, require_utf8
+from exporter.command_line.filled import FilledPath, Utf8Text, require_input, require_utf8
 from runtime.commands.results import build_if_missing, fail
 from runtime.errors import RunnerError
 
@@ -25,6 +25,7 @@ def tokenize(model: Path, text: str, ids: bool, no_bos: bool) -> None:
     build_if_missing("libthimble.so")
     try:
         if text == "-":
+            require_input()
             text = sys.stdin.buffer.read().decode(errors="surrogateescape")
             require_utf8(text, "standard input")
         with Runner(model) as runner:

@@ -44,7 +44,8 @@ def programs(cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel") / "runtime" / "bin"
     install = ["--install", cpp_build, "--component", "wheel", "--prefix", directory]
     subprocess.run([find_tool("cmake"), *install], check=True, capture_output=True)
-    alone = subprocess.run([directory / "runner", "--version"], capture_output=True, text=True)
+    command = ["env", "-u", "LD_LIBRARY_PATH", directory / "runner", "--version"]
+    alone = subprocess.run(command, capture_output=True, text=True)
     assert alone.returncode == 127 and "libexecutorch" in alone.stderr
     return directory
 

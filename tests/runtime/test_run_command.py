@@ -165,13 +165,14 @@ def test_what_is_refused(
     assert result.stderr.startswith(sentence) and result.stderr.count("\n") == 1
 
 
-def test_standard_input_that_is_closed(cpp_build: Path, cache: Path) -> None:
-    command = [sys.executable, "-m", "runtime", "run", "llama3", "-p", "-"]
+@pytest.mark.parametrize("words", ["run llama3 -p -", "run llama3 -f -", "tokenize x.pte -"])
+def test_standard_input_that_is_closed(cpp_build: Path, words: str) -> None:
+    command = [sys.executable, "-m", "runtime", *words.split()]
     told = subprocess.run(
         ["bash", "-c", '"$@" <&-', "bash", *command], cwd=ROOT, capture_output=True, text=True
     )
     assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr.startswith("Error: standard input is closed: pipe a text into it")
+    assert told.stderr.startswith("Error: Standard input is closed; pipe a text into it")
 
 
 def test_tokens_of_a_text(cpp_build: Path, stories_pte: Path) -> None:

@@ -169,13 +169,11 @@ Option constraint_file(const std::string& name, ConstraintText::Kind kind, Optio
   return {name, "", true, [=](const std::string& name, const std::string& path) {
             Result<std::string> text = read_text_file(path);
             if (!text.ok()) return Status::error(name + ": " + text.message());
-            constexpr std::string_view kMark = "\xEF\xBB\xBF";  // as some editors begin UTF-8
-            if (text->compare(0, kMark.size(), kMark) == 0) text->erase(0, kMark.size());
             return set_constraint(name, {kind, std::move(*text)}, options);
           }};
 }
 
-/// The prompt from a file or, for "-", from standard input; a line feed at its end is the file's.
+/// The prompt from a file or, for "-", from standard input; a line's end is the file's.
 Option prompt_file(const std::string& name, std::string_view short_name, Options* options) {
   return {name, short_name, true, [options](const std::string& name, const std::string& path) {
             const bool is_input = path == "-";
@@ -184,7 +182,9 @@ Option prompt_file(const std::string& name, std::string_view short_name, Options
             if (status.ok()) status = check_utf8(is_input ? "standard input" : path, *text);
             if (!status.ok() && is_input) return status;
             if (!status.ok()) return Status::error(name + ": " + status.message());
-            if (!text->empty() && text->back() == '\n') text->pop_back();
+            for (const char end : {'\n', '\r'}) {
+              if (!text->empty() && text->back() == end) text->pop_back();
+            }
             options->prompt = std::move(*text);
             return Status();
           }};

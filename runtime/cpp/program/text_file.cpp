@@ -13,6 +13,7 @@ namespace {
 
 /// Of a file that an option names: a device has no end.
 constexpr size_t kMostTextBytes = size_t{16} << 20;
+constexpr std::string_view kMark = "\xEF\xBB\xBF";  // as some editors begin UTF-8
 
 Result<std::string> read(std::FILE* file, const std::string& name) {
   std::string text;
@@ -25,6 +26,7 @@ Result<std::string> read(std::FILE* file, const std::string& name) {
                              " MiB");
       }
     }
+    if (text.compare(0, kMark.size(), kMark) == 0) text.erase(0, kMark.size());
     if (std::ferror(file) == 0) return text;  // a directory can be opened, and not read
   }
   return Status::error("cannot read " + name + ": " + std::strerror(errno));
