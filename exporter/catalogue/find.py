@@ -87,8 +87,8 @@ def _find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
         checkpoint.name = EMBEDDED_NAME
         real = PRESETS[EMBEDDED_PRESET].source
         listener.note(
-            f"No --checkpoint given: exporting {EMBEDDED_NAME}, the small Llama 3 that ships with "
-            f"this package. The real one is {real}: thimble-run {real}, or thimble-export {real} "
-            "--out model.pte."
+            f"Exporting {EMBEDDED_NAME}, the small Llama 3 that ships with this package, as no "
+            f"checkpoint was named. The real one is {real}: thimble-run {real}, or "
+            f"thimble-export {real} --out model.pte."
         )
     return checkpoint
