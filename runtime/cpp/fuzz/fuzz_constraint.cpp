@@ -11,7 +11,7 @@
 namespace thimble {
 namespace {
 
-constexpr int kMostSteps = 2000;  // of a compilation: then it is not wanted any more
+constexpr int kMostSteps = 60;  // of a compilation: then it is not wanted any more
 constexpr int kMostTokens = 24;
 
 /// Every byte is a token, and some words are.
