@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "delegate/program/call_check.h"
 #include "kernels/select/cpu_features.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
@@ -206,6 +207,22 @@ bool what_is_no_text() {
          expect(loaded.run({100}, 0).empty(), "a refusal of an unknown token");
 }
 
+bool several_rows_have_a_place() {
+  LoadedModel loaded(EncoderModel(kForms[0]), kernels::scalar::kVariant, 1);
+  const auto session = cpu::find_session(loaded.session());
+  cpu::Call call;
+  call.rows = 5;
+  call.segments = {{0, 0, 5}};
+  const cpu::AskedSegments two{{{0, 0, 3, 0}, {0, 0, 2, 0}}};
+  cpu::Program program = loaded.executor().program();
+  const std::string pooled = cpu::choose_segments(program, *session, two, &call).message();
+  program.by_sample = true;
+  const std::string samples = cpu::choose_segments(program, *session, two, &call).message();
+  return expect(pooled.find("a row for each of 2 segments") != std::string::npos, "of texts") &&
+         expect(samples.find("takes whole samples") != std::string::npos, "of samples") &&
+         expect(call.segments.size() == 1, "the call as it was");
+}
+
 /// The first op of a kind.
 template <typename Kind>
 Kind& first(cpu::Program* program) {
@@ -271,6 +288,7 @@ const test::Suite suite("encoder", {{"several_texts_are_each_alone", several_tex
                                     {"attention_as_it_is_defined", attention_as_it_is_defined},
                                     {"pooling_as_it_is_defined", pooling_as_it_is_defined},
                                     {"what_is_no_text", what_is_no_text},
+                                    {"several_rows_have_a_place", several_rows_have_a_place},
                                     {"damaged_programs", damaged_programs}});
 
 }  // namespace
