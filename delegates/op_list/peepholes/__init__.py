@@ -15,6 +15,7 @@ from delegates.op_list.peepholes.inputs import (
     prepare_once,
     select_last_in_linears,
 )
+from delegates.op_list.peepholes.integers import attend_in_integers
 from delegates.op_list.peepholes.join import gate, join_gate_and_up, join_query_key_value
 from delegates.op_list.peepholes.residual import add_in_linear
 from delegates.op_list.peepholes.windows import multiply_windows
@@ -36,6 +37,7 @@ PEEPHOLES: tuple[Peephole, ...] = (
     activate_in_place,
     add_in_linear,
     prepare_once,
+    attend_in_integers,
 )
 
 

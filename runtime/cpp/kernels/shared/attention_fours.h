@@ -24,6 +24,8 @@ struct IntegerProducts {
   static I32x16 begin_score(int32_t sum) {
     return kHalves ? broadcast(int32_t{0}) : begin_biased(sum);
   }
+  /// The same where a key's bytes stand for themselves, not for what is 128 less.
+  static I32x16 begin_plain(int32_t sum) { return begin_unsigned(sum); }
 
   /// Adds the products of kColumns columns: keys of kCount blocks, `stride` apart, and rows'
   /// queries.

@@ -31,6 +31,8 @@ struct IntegerProducts {
   }
   /// What the sum of a query's products begins with, of its own sum.
   static I32x16 begin_score(int32_t sum) { return broadcast(kHalves ? 0 : -kCacheBias * sum); }
+  /// The same where a key's bytes stand for themselves, not for what is 128 less.
+  static I32x16 begin_plain(int32_t /*sum*/) { return broadcast(int32_t{0}); }
 
   /// Adds the products of kColumns columns: keys of kCount blocks, `stride` apart, and rows'
   /// queries.
