@@ -330,7 +330,7 @@ constexpr size_t kTextIntegerRows = 512;
 constexpr size_t text_query_size(size_t head_dim) { return head_dim + divide_up(head_dim, 4) + 3; }
 constexpr size_t text_tile_size(size_t head_dim) {
   const size_t padded = round_up(head_dim, kBlockRows);
-  return kTextTile * (2 + padded / 2 + padded / 2) + 2 * padded;
+  return kTextTile * (2 + padded) + (2 + kBlockRows) * padded;
 }
 constexpr size_t text_attention_scratch_size(size_t head_dim, bool integers) {
   if (!integers) return (2 * head_dim + 2 * kTextTile) * kTextAttentionRows;

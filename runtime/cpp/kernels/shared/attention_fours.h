@@ -20,6 +20,10 @@ struct IntegerProducts {
   static void put_query(const int8_t* columns, int8_t* to) {
     std::memcpy(to, columns, kQueryBytes);
   }
+  /// Writes those of 16 queries, one behind the other.
+  static void put_queries(I32x16 fours, int8_t* to) {
+    store(reinterpret_cast<int32_t*>(to), fours);
+  }
   /// What the sum of a query's products begins with, of its own sum.
   static I32x16 begin_score(int32_t sum) {
     return kHalves ? broadcast(int32_t{0}) : begin_biased(sum);

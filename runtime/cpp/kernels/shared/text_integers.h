@@ -3,15 +3,11 @@
 /// \file
 /// Text attention in integers: a tile of keys and values is rounded, then all queries pass over it.
 
-#include <cfloat>
-#include <cstring>
-
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/shared/exponential.h"
 #include "kernels/shared/lanes.h"
 #include "kernels/shared/text_tile.h"
 #include "kernels/shared/text_window.h"
-#include "kernels/shared/transpose.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 
@@ -36,15 +32,27 @@ class IntegerQueries {
         scores_(work),
         weights_(reinterpret_cast<uint8_t*>(scores_ + kTextTile * kWidth)) {}
 
-  void start() {
+  /// \param lines memory for round_rows().
+  void start(float* lines) {
     for (size_t i = 0; i < args_.head_dim * kWidth; i += kLanes)
       store(outputs_ + i, broadcast(0.0f));
-    std::memset(queries_, kCacheBias, lines_ * kWidth * kCacheFour);
-    for (size_t lane = 0; lane < kWidth; ++lane) {
-      scales_[lane] = sums_[lane] = 0.0f;
-      largest_[lane] = kLeast;
-      if (lane < count_) take_query(lane);
-    }
+    const F32x16 scale = broadcast(args_.scale * kLog2OfE);
+    unrolled<kVectors>([&](auto v) {
+      constexpr size_t kFirst = v * kLanes;
+      const size_t left = count_ > kFirst ? count_ - kFirst : 0;
+      // Lanes without a row repeat the last one's.
+      const size_t row = first_ + (left > 0 ? kFirst : count_ - 1);
+      int32_t sums[kLanes];
+      round_rows(args_.q + row * args_.q_stride, args_.q_stride, left > 0 ? left : 1,
+                 args_.head_dim, kCacheBias, lines, scales_ + kFirst, sums,
+                 [&](size_t line, I32x16 fours) {
+                   store(reinterpret_cast<int32_t*>(queries_ + line * kWidth * kCacheFour) + kFirst,
+                         fours);
+                 });
+      store(scales_ + kFirst, mul(load(scales_ + kFirst), scale));
+      store(sums_ + kFirst, broadcast(0.0f));
+      store(largest_ + kFirst, broadcast(kLeast));
+    });
   }
 
   void add_tile(const TextTile& tile, TextRange range) {
@@ -55,15 +63,17 @@ class IntegerQueries {
     if (range.first < seen.first || range.first >= seen.end) return;
     if (range.end > seen.end) range.end = seen.end;
     const size_t positions = range.end - range.first;
-    score(tile, positions);
     F32x16 largest[kVectors], factor[kVectors], before[kVectors];
-    const bool hides = hides_some(args_, first_, first_ + count_ - 1, range);
-    if (hides) hide(args_, first_, count_, range, kHidden, scores_, kWidth);
+    score(tile, positions, largest);
+    if (hides_some(args_, first_, first_ + count_ - 1, range)) {
+      hide(args_, first_, count_, range, kHidden, scores_, kWidth);
+      unrolled<kVectors>([&](auto v) {
+        largest[v] = broadcast(kHidden);
+        for (size_t p = 0; p < positions; ++p)
+          largest[v] = max(load(scores_ + p * kWidth + v * kLanes), largest[v]);
+      });
+    }
     unrolled<kVectors>([&](auto v) {
-      const float* scores = scores_ + v * kLanes;
-      largest[v] = load(scores);
-      for (size_t p = 1; p < positions; ++p)
-        largest[v] = max(load(scores + p * kWidth), largest[v]);
       const F32x16 old = load(largest_ + v * kLanes), most = max(largest[v], old);
       store(largest_ + v * kLanes, most);
       before[v] = exponential2(sub(old, most));
@@ -89,21 +99,13 @@ class IntegerQueries {
   /// Scores that are not seen, and what is below all others.
   static constexpr float kHidden = -0x1p+120f, kLeast = -0x1p+110f;
 
-  void take_query(size_t lane) {
-    const float* query = args_.q + (first_ + lane) * args_.q_stride;
-    uint8_t* to = queries_ + lane * kCacheFour;
-    const float step =
-        quantize_symmetric(query, args_.head_dim, [&](size_t, size_t count, const int8_t* lanes) {
-          for (size_t i = 0; i < count; i += kCacheFour, to += kWidth * kCacheFour)
-            for (size_t byte = 0; byte < kCacheFour; ++byte)
-              to[byte] = static_cast<uint8_t>(lanes[i + byte] + kCacheBias);
-        });
-    scales_[lane] = step * (args_.scale * kLog2OfE);
-  }
-
-  [[gnu::noinline]] void score(const TextTile& tile, size_t positions) {
-    F32x16 scales[kVectors];
-    unrolled<kVectors>([&](auto v) { scales[v] = load(scales_ + v * kLanes); });
+  [[gnu::noinline]] void score(const TextTile& tile, size_t positions,
+                               F32x16 (&largest)[kVectors]) {
+    F32x16 scales[kVectors], most[kVectors];
+    unrolled<kVectors>([&](auto v) {
+      scales[v] = load(scales_ + v * kLanes);
+      most[v] = broadcast(kHidden);
+    });
     const int32_t* sums = tile.key_sums();
     const float* key_scales = tile.key_scales();
     multiply_all_fours<kSums / kVectors, kVectors>(
@@ -112,10 +114,12 @@ class IntegerQueries {
         [&](size_t p, const I32x16(&acc)[kVectors]) [[gnu::always_inline]] {
           const F32x16 key_scale = broadcast(key_scales[p]);
           unrolled<kVectors>([&](auto v) {
-            store(scores_ + p * kWidth + v * kLanes,
-                  mul(to_float(acc[v]), mul(key_scale, scales[v])));
+            const F32x16 score = mul(to_float(acc[v]), mul(key_scale, scales[v]));
+            store(scores_ + p * kWidth + v * kLanes, score);
+            most[v] = max(score, most[v]);
           });
         });
+    unrolled<kVectors>([&](auto v) { largest[v] = most[v]; });
   }
 
   /// Writes the weights, [positions / 4][kVectors][16][4], and adds them to the sums.
@@ -181,6 +185,8 @@ inline void attend_in_integers(const TextAttentionArgs& args) {
     return sums;
   }();
   using Queries = IntegerQueries<kAttentionVectors, kSums>;
+  constexpr size_t kAhead =
+      kTextTile * Queries::kWidth / kTextIntegerRows;  // for all queries: a tile
   static_assert(kTextAttentionRows % Queries::kWidth == 0);
   float* const states = args.scratch;
   float* const tile_memory = states + kTextIntegerRows * text_query_size(args.head_dim);
@@ -192,14 +198,19 @@ inline void attend_in_integers(const TextAttentionArgs& args) {
                   states + (first - args.first) * text_query_size(args.head_dim), work));
     }
   };
-  each([](Queries queries) { queries.start(); });
   TextTile tile(args.head_dim, tile_memory);
+  each([&](Queries queries) { queries.start(tile.lines()); });
   for (TextRange seen = seen_tiles(args, args.first, args.last - 1); seen.first < seen.end;
        seen.first += kTextTile) {
     // All of a tile, though nothing may see its end: the values' scales are of all.
     const size_t left = args.rows - seen.first, count = left < kTextTile ? left : kTextTile;
     tile.take(args, seen.first, count);
-    each([&](Queries queries) { queries.add_tile(tile, {seen.first, seen.first + count}); });
+    size_t next = seen.first + kTextTile;
+    each([&](Queries queries) {
+      tile.prefetch_rows(args, next, next + kAhead);
+      next += kAhead;
+      queries.add_tile(tile, {seen.first, seen.first + count});
+    });
   }
   each([](Queries queries) { queries.finish(); });
 }
