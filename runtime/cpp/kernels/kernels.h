@@ -297,9 +297,10 @@ constexpr size_t delta_log_row(size_t position, size_t stride) {
 ///
 /// With integers each query and each key is rounded to int8 as keys of a cache are, and so is each
 /// column of the values of a tile. A score is float(the integers' dot product) * (the key's scale *
-/// (the query's * scale * log2(e))). A tile's weights are w = round(255 * 2^(score - its largest)):
-/// with 2^(its largest - the largest so far) as its factor, sums = fused(float(sum of w), factor,
-/// sums before), outputs = fused(float(w . values), the column's scale * factor, outputs before).
+/// (the query's * scale * log2(e))). A tile's weights w = 255 * 2^(score - its largest) are
+/// rounded: with 2^(its largest - the largest so far) as its factor, sums = fused(sum of w, factor,
+/// sums before), outputs = fused(float(rounded w . values), the column's scale * factor, outputs
+/// before).
 struct TextAttentionArgs {
   const float* q;  ///< of the text's first row; [rows][head_dim], rows q_stride floats apart
   size_t q_stride;

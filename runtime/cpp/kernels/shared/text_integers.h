@@ -129,19 +129,20 @@ class IntegerQueries {
       unrolled<kVectors>(
           [&](auto v) { store(scores_ + p * kWidth + v * kLanes, broadcast(kHidden)); });
     unrolled<kVectors>([&](auto v) {
-      I32x16 sum = broadcast(int32_t{0});
+      F32x16 sum = broadcast(0.0f);
       for (size_t p = 0; p < positions; p += kCacheFour) {
         I32x16 four[kCacheFour];
         unrolled<kCacheFour>([&](auto i) {
           const F32x16 score = load(scores_ + (p + i) * kWidth + v * kLanes);
-          four[i] = round_to_int(exponential2_bytes(sub(score, largest[v])));
-          sum = add(sum, four[i]);
+          const F32x16 weight = exponential2_bytes(sub(score, largest[v]));
+          sum = add(sum, weight);
+          four[i] = round_to_int(weight);
         });
         store(reinterpret_cast<int32_t*>(weights_ + p * kWidth + v * kLineBytes),
               joined(four[0], four[1], four[2], four[3]));
       }
       float* sums = sums_ + v * kLanes;
-      store(sums, fused(to_float(sum), factor[v], mul(load(sums), before[v])));
+      store(sums, fused(sum, factor[v], mul(load(sums), before[v])));
     });
   }
 
