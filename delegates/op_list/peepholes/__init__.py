@@ -1,4 +1,5 @@
-"""Peepholes merge ops into fewer that compute the same: each may be left out.
+"""Peepholes merge ops into fewer that compute the same: each may be left out. One alone rounds
+numbers, attend_in_integers.
 
 A peephole looks at one op and what it is tied to. It merges them, or says why not, or has nothing
 to do with such an op.
