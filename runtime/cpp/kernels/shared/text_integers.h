@@ -57,11 +57,10 @@ class IntegerQueries {
 
   void add_tile(const TextTile& tile, TextRange range) {
     // The queries of a whole block decide: so that a query's tiles are those of any other number
-    // of queries together.
+    // of queries together. Of a tile, all positions are multiplied, as its sums are of all.
     const size_t block = first_ - first_ % kTextAttentionRows;
     const TextRange seen = seen_tiles(args_, block, block + kTextAttentionRows - 1);
     if (range.first < seen.first || range.first >= seen.end) return;
-    if (range.end > seen.end) range.end = seen.end;
     const size_t positions = range.end - range.first;
     F32x16 largest[kVectors], factor[kVectors], before[kVectors];
     score(tile, positions, largest);
