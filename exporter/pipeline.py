@@ -87,7 +87,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         listener.stage("lower")
         lowered = _lowered(plan, programs, sight, report, etrecord is not None)
         listener.stage("write")
-        write_program(lowered, report, temporary, etrecord)
+        write_program(lowered, temporary, etrecord)
         delegation, delegations = lowered.reports[FORWARD], lowered.reports
         del lowered, programs  # the file is complete; the check needs the memory
         if plan.has_parts:

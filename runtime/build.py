@@ -55,7 +55,7 @@ BUILD_DIR = _build_directory()
 REMEDY = (
     "install the wheel again, with pip's --force-reinstall"
     if BUILD_DIR == PACKAGED
-    else "run python -m runtime build"
+    else "run thimble-runtime build"
 )
 Progress = Callable[[int, int], None]
 _DR_LIBS = "THIMBLE_DR_LIBS"  # of the environment, and of CMake
@@ -170,7 +170,7 @@ def _find_executorch(preset: str, source: ExecutorchSource | None) -> dict[str, 
     directory = wheel_directory()
     if not directory.is_dir():
         raise BuildError(
-            f"{directory} is missing: python -m runtime build --target aarch64 fetches it"
+            f"{directory} is missing: thimble-runtime build --target aarch64 fetches it"
         )
     return {"executorch_DIR": directory / "share" / "cmake"}
 

@@ -117,8 +117,7 @@ def describe_model(description: dict[str, Any], path: str, adapter: str | None =
     report = description["report"]
     if report is None or not set(SHAPE_FIELDS) <= report.get("model", {}).keys():
         raise DevtoolsError(
-            f"{path} does not say what shape its model has: export it again with python -m "
-            "exporter."
+            f"{path} does not say what shape its model has: export it again with thimble-export."
         )
     facts, quantization = report["model"], report["quantization"]
     delegate = report["delegation"]["delegate"]

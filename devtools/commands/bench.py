@@ -23,6 +23,7 @@ from devtools.commands.rivals import (
 )
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
+from exporter.catalogue.names import no_program
 
 
 @failing()
@@ -33,9 +34,7 @@ def run_bench(request: BenchRequest) -> None:
     completely or not at all.
     """
     if not request.model.is_file():
-        raise BadRequest(
-            f"{request.model} is not a file; name a .pte that python -m exporter wrote."
-        )
+        raise BadRequest(f"{no_program(request.model)}.")
     for name in request.against:
         check_rival(name, makes_gguf=not request.gguf)
     for path in request.gguf:

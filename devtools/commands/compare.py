@@ -137,7 +137,7 @@ def _compare_module(request: CompareRequest, report: dict[str, Any]) -> "Outcome
     made = make_exported(source, facts, request.model)
     record = read_etrecord(etrecord)
     _check_program(record, request.model, etrecord)
-    _check_weights(report, request.model, etrecord)
+    _check_written_together(record, request.model, etrecord)
     if not load_delegates(report["delegation"], request.model):
         raise _cannot_run(report["delegation"]["delegate"], request.model)
     rounds = facts["quant"] != "none"
@@ -278,20 +278,18 @@ def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -
 def _check_record(report: dict[str, Any], record: "Record", model: Path, etrecord: Path) -> None:
     """Checks that a record is of a file, and that this machine can run that."""
     _check_program(record, model, etrecord)
-    _check_weights(report, model, etrecord)
+    _check_written_together(record, model, etrecord)
     _check_runs(report["delegation"]["delegate"], model)
 
 
-def _check_weights(report: dict[str, Any], model: Path, etrecord: Path) -> None:
-    """Checks the record's weights, if the file was exported with a record; otherwise they are
-    unknown."""
-    from exporter.file.etrecord import holds_weights
+def _check_written_together(record: "Record", model: Path, etrecord: Path) -> None:
+    """Checks that a record, if it tells, is of this file, or of one with the same bytes."""
+    from devtools.report.program import read_program
 
-    known = report.get("etrecord")
-    if known is not None and not holds_weights(etrecord, known["weights_crc32"]):
+    if record.fingerprint not in ("", read_program(model).fingerprint):
         raise BadRequest(
-            f"{etrecord} has other weights than {model}; give the record that was written together "
-            "with this file."
+            f"{etrecord} is of another export than {model}, such as one of other weights; give the "
+            "record that was written together with this file."
         )
 
 

@@ -18,13 +18,13 @@ etrecord_option = click.option(
     metavar="FILE",
     type=FilledPath(),
     required=True,
-    help="The file that python -m exporter --etrecord wrote with the model.",
+    help="The file that thimble-export --etrecord wrote with the model.",
 )
 limits_option = click.option(
     "--limits",
     metavar="FILE",
     type=FilledPath(),
-    help="The limits of the recording machine, as written by python -m devtools bench --json: "
+    help="The limits of the recording machine, as written by thimble-devtools bench --json: "
     "each line then shows its limit, and how close it came.",
 )
 threads_option = click.option(

@@ -20,7 +20,6 @@ from devtools.profile.stack import ShortNames, own_stack, parse_stack
 
 _IDENTIFIER = "ETRECORD_V0"
 _GRAPH = "edge_dialect_exported_program"
-_WEIGHTS = "_state_dict"
 _SCHEMA_MAJOR = {5, 6, 7, 8}  # of torch.export; what is read here is the same in all of these
 _MUTATING = "auto_functionalized"
 _COMPRESSIONS = ZIP_STORED, ZIP_DEFLATED
@@ -93,8 +92,6 @@ class Record:
         instructions: the debug handles of each instruction, some of them repeatedly.
         delegates: by instruction.
         files: the exporting machine's names of files, by their short ones.
-        weights_crc32: of the weights of each program that it holds, in hexadecimal digits; the
-            exporter's report has one of them.
         fingerprint: of the `.pte` that it was written with; empty where it does not tell.
     """
 
@@ -104,7 +101,6 @@ class Record:
     instructions: Mapping[int, tuple[int, ...]]
     delegates: Mapping[int, Delegate]
     files: Mapping[str, str]
-    weights_crc32: frozenset[str] = frozenset()
     fingerprint: str = ""
 
 
@@ -124,8 +120,8 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
             graph_name = next((name for name in graphs if name in names), None)
             if graph_name is None or "debug_handle_map" not in names:
                 raise BadRequest(
-                    f"{path} has no graph of the method {method}; write it with python -m "
-                    "exporter --etrecord."
+                    f"{path} has no graph of the method {method}; write it with "
+                    "thimble-export --etrecord."
                 )
             handles = _json(archive, "debug_handle_map")[method]
             delegates = (
@@ -133,7 +129,6 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
             )
             program = _json(archive, graph_name)
             fingerprint = archive.comment.decode("ascii", "replace")
-            weights = [e for e in archive.infolist() if e.filename.endswith(_WEIGHTS)]
         version = program.get("schema_version", {}).get("major")
         if version not in _SCHEMA_MAJOR:
             raise BadRequest(
@@ -142,23 +137,18 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
                 "this package asks for."
             )
         record = _record(program["graph_module"], handles, delegates)
-        return replace(
-            record,
-            weights_crc32=frozenset(f"{e.CRC:08x}" for e in weights),
-            fingerprint=fingerprint,
-        )
+        return replace(record, fingerprint=fingerprint)
     except BadRequest:
         raise
     except OSError as error:
         raise BadRequest(
-            f"{path} cannot be read ({error.strerror}); name the file that python -m exporter "
+            f"{path} cannot be read ({error.strerror}); name the file that thimble-export "
             "--etrecord wrote."
         ) from error
     except (BadZipFile, EOFError, zlib.error, struct.error) as error:
         if not _begins_as_one(path):
             raise BadRequest(
-                f"{path} is not an ETRecord; name the file that python -m exporter --etrecord "
-                "wrote."
+                f"{path} is not an ETRecord; name the file that thimble-export --etrecord wrote."
             ) from error
         raise BadRequest(f"{path} is cut or damaged; copy it again, or export again.") from error
     except _ODD as error:

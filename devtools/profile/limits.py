@@ -89,7 +89,7 @@ def load_limits(path: Path, threads: int | None) -> Limits:
         raise BadRequest(f"{path} cannot be read ({error.strerror}); name another file.") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadRequest(
-            f"{path} has no limits of a machine; give what python -m devtools bench --json wrote."
+            f"{path} has no limits of a machine; give what thimble-devtools bench --json wrote."
         ) from error
     return choose_limits(entries, threads, str(path))
 
@@ -112,7 +112,7 @@ def choose_limits(entries: Sequence[Limits], threads: int | None, source: str) -
             return entry
     raise BadRequest(
         f"{source} has limits for {counts} thread{'' if counts == '1' else 's'}, but the run used "
-        f"{threads}; measure them with python -m devtools bench --threads {threads}."
+        f"{threads}; measure them with thimble-devtools bench --threads {threads}."
     )
 
 

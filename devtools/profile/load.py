@@ -83,7 +83,6 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
         unchanged_sources(calls, ChainMap(*(dict(each.files) for each in records.values()))),
         sum(dropped),
         {match[1]: match[2] for run in runs if (match := _FACT.fullmatch(run.name))},
-        record.weights_crc32,
         record.fingerprint,
     )
 

@@ -323,8 +323,6 @@ class Profile:
         facts: of the run, as our runner records them: model (its path), fingerprint (of its file),
             processor, threads, runs_with, prompt (its first kilobyte), date (UTC). Other programs
             record none.
-        weights_crc32: of the weights of each program in the ETRecord; the exporter's report has one
-            of them.
         written_with: the fingerprint of the `.pte` that the ETRecord was written with; empty where
             it does not tell.
     """
@@ -337,7 +335,6 @@ class Profile:
     sources: Mapping[str, str] = field(default_factory=dict)
     dropped_calls: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
-    weights_crc32: frozenset[str] = frozenset()
     written_with: str = ""
 
     @property

@@ -11,8 +11,8 @@ _RUNTIME = "the runtime"
 
 def check_same_program(profile: Profile, program: Program) -> None:
     """Compares the backend of each instruction, the ids of the CPU delegate's operators, and the
-    identity of the weights: the fingerprint of the file that ran, if the run recorded it, else the
-    checksum of the ETRecord's weights, if the file was exported with one.
+    fingerprint of the file that ran, if the run recorded it, else that of the file that the
+    ETRecord was written with.
 
     Raises:
         BadRequest: the program is another one, or has other weights.
@@ -25,19 +25,14 @@ def check_same_program(profile: Profile, program: Program) -> None:
             f"{profile.etdump} was recorded from another program than {program.path}: "
             f"{difference}; give the .pte that ran."
         )
-    ran = profile.facts.get("fingerprint")
-    if ran is not None and program.fingerprint is not None:
-        if ran != program.fingerprint:
-            raise BadRequest(
-                f"{profile.etdump} was recorded from another export than {program.path}, of the "
-                "same model with other weights or another quantization; give the .pte that ran."
-            )
-        return
-    exported = program.report.get("etrecord", {}).get("weights_crc32")
-    if exported and profile.weights_crc32 and exported not in profile.weights_crc32:
+    known = profile.facts.get("fingerprint")
+    source, fingerprint = (
+        (profile.etrecord, profile.written_with) if known is None else (profile.etdump, known)
+    )
+    if fingerprint and program.fingerprint is not None and fingerprint != program.fingerprint:
         raise BadRequest(
-            f"{profile.etrecord} holds other weights than {program.path}, or weights of another "
-            "quantization; give the .pte that was exported with it."
+            f"{source} is of another export than {program.path}, such as one of other weights or "
+            "of another quantization; give the .pte that ran."
         )
 
 

@@ -85,8 +85,10 @@ def _find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
     checkpoint = open_model(options.model, options.family)
     if preset_name(options.model) == EMBEDDED_PRESET:
         checkpoint.name = EMBEDDED_NAME
+        real = PRESETS[EMBEDDED_PRESET].source
         listener.note(
-            f"No --checkpoint given: exporting {EMBEDDED_NAME}, the small Llama 3 that ships with "
-            f"this package. For the real one, name {PRESETS[EMBEDDED_PRESET].source} in its place."
+            f"Exporting {EMBEDDED_NAME}, the small Llama 3 that ships with this package, as no "
+            f"checkpoint was named. The real one is {real}: thimble-run {real}, or "
+            f"thimble-export {real} --out model.pte."
         )
     return checkpoint

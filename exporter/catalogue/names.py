@@ -44,6 +44,11 @@ def check_model(name: str) -> None:
     Raises:
         ExportError: it is none of them.
     """
+    if name.endswith(".py") and not os.path.isdir(name):
+        raise ExportError(
+            f"{name} is a Python file; name the function in it that makes the module, too, as in "
+            f"thimble-export {name}:make --out module.pte."
+        )
     if preset_name(name) is not None or _is_source(name):
         return
     _check_address(name)
@@ -86,6 +91,15 @@ def _check_address(name: str) -> None:
 def missing(path: str | Path) -> str:
     """Returns the beginning of a sentence on a path that does not exist."""
     return f"There is no {'file' if _is_file_name(path) else 'directory'}"
+
+
+def no_program(path: str | Path) -> str:
+    """Returns the sentence, without its point, on a `.pte` that does not exist, or that is the name
+    of a model."""
+    name = str(path)
+    runs = "" if name.endswith(".pte") else f"; thimble-run {name} exports a model and runs it"
+    kind = f"{name} is a directory" if os.path.isdir(name) else f"there is no file {name}"
+    return f"{kind}: name a .pte file that thimble-export wrote{runs}"
 
 
 def _is_file_name(path: str | Path) -> bool:

@@ -5,6 +5,7 @@ from exporter.chat_template.compile import (
     CompiledChatTemplate,
     compile_chat_template,
     first_turn,
+    require_chat_template,
 )
 from exporter.chat_template.find import DEFAULT, TOOL_USE, find_chat_templates
 
@@ -16,4 +17,5 @@ __all__ = [
     "compile_chat_template",
     "find_chat_templates",
     "first_turn",
+    "require_chat_template",
 ]

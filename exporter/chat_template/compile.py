@@ -1,6 +1,7 @@
 """Compiles a model's chat template into literal text that the runner puts around messages."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import jinja2
 
@@ -9,9 +10,13 @@ from exporter.chat_template.form import Form
 from exporter.chat_template.pictures import add_picture_edges, of_parts
 from exporter.chat_template.reduction import IrreducibleError, conversation, reduce_form
 from exporter.chat_template.verification import conversations
+from exporter.errors import ExportError
+from exporter.text.file import read_text_file
 from runtime.chat_format.environment import Render, inserts_date, load_template
 
 _Forms = tuple[Form | None, Form | None]  # with and without a system message
+_LIKELY_TOKENS = {f"{name}_token": f"<{name}>" for name in ("bos", "eos", "pad", "unk")}
+_PLACE = "<image>"
 _MESSAGE = "What is a thimble?"  # a message that no template has in itself
 
 
@@ -69,6 +74,43 @@ def compile_chat_template(
         return CompiledChatTemplate(write_text(text, reason), False, reason)
     data = write_forms(text, with_system, without_system)
     return CompiledChatTemplate(data, True, "; ".join(notes))
+
+
+def require_chat_template(path: Path, chats: bool = False) -> None:
+    """Checks the file of a template that a user names, before there is a model for it.
+
+    Args:
+        chats: whether the runner is to chat with it.
+
+    Raises:
+        ExportError: it cannot be read, or writes no message, whatever form this has; or the runner
+            cannot chat with it.
+    """
+    source, _ = read_text_file(path, "chat template")
+    faults = []
+    for as_parts in (False, True):
+        try:
+            render = load_template(source, _LIKELY_TOKENS, has_clock=True)
+            if as_parts:
+                render = of_parts(render, all_messages=True)
+            if _MESSAGE in render([{"role": "user", "content": _MESSAGE}], True):
+                break
+            faults.append("it leaves messages out" if source.strip() else "it is empty")
+        except jinja2.TemplateSyntaxError as error:
+            faults.append(f"{error.message}, line {error.lineno}")
+        except jinja2.TemplateError as error:
+            faults.append(error.message or type(error).__name__)
+    else:
+        raise ExportError(
+            f"The chat template {path} cannot be used ({faults[0]}); correct it, or leave out "
+            "--chat-template."
+        )
+    compiled = compile_chat_template(source, _LIKELY_TOKENS, _PLACE) if chats else None
+    if compiled is not None and not compiled.reduced:
+        raise ExportError(
+            f"The chat template {path} is none that the runner chats with ({compiled.reason}); "
+            "correct it, or continue texts with --complete."
+        )
 
 
 def _reduce(render: Render) -> tuple[_Forms, list[str]]:

@@ -1,7 +1,11 @@
-"""Commands whose errors of usage are one line, without the usage above it."""
+"""Commands whose errors of usage are one line, without the usage above it, and whose help names
+them as the user does."""
 
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,6 +28,12 @@ class BriefCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         with _briefly():
             return super().invoke(ctx)
+
+    def get_help(self, ctx: click.Context) -> str:
+        text = super().get_help(ctx)
+        if not Path(sys.argv[0]).name.startswith("thimble-"):
+            return text
+        return re.sub(r"python -m (\w+?)(er)?\b(?= )", r"thimble-\1", text)
 
 
 class BriefGroup(BriefCommand, click.Group):

@@ -1,5 +1,7 @@
-"""Values that must not be empty: a shell passes "" where a variable is not set."""
+"""Values that must not be empty, for a shell passes "" where a variable is not set, or must be
+UTF-8."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,48 @@ class FilledText(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return _filled(value, param, self._advice)
+
+
+class Utf8Text(click.ParamType):
+    """A text for a model, in UTF-8, which the name of a file need not be."""
+
+    name = "text"
+
+    def __init__(self, may_be_empty: bool = False) -> None:
+        self._may_be_empty = may_be_empty
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value) if self._may_be_empty else _filled(value, param, "give a text")
+        return require_utf8(text, _name(param))
+
+
+def require_input() -> None:
+    """
+    Raises:
+        click.UsageError: the process was started without standard input.
+    """
+    if sys.stdin is None:
+        raise click.UsageError("Standard input is closed; pipe a text into it, or leave out the -.")
+
+
+def require_utf8(text: str, name: str) -> str:
+    """Returns a text as it is.
+
+    Args:
+        name: what the sentence calls it.
+
+    Raises:
+        click.UsageError: it has bytes that were not UTF-8, which Python keeps as halves of
+            characters.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        at = len(text[: error.start].encode()) + 1
+        raise click.UsageError(
+            f"{name} is not UTF-8, at byte {at}; convert the text, as with iconv."
+        ) from None
+    return text
 
 
 class FilledPath(click.Path):

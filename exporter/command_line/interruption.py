@@ -19,6 +19,7 @@ from exporter.command_line.streams import (
     STANDARD_OUTPUT,
     drop_standard_output,
     hold_standard_streams,
+    lost,
 )
 
 _noted: int | None = None  # the signal that came
@@ -31,8 +32,8 @@ def interruptible(sentence: str) -> Iterator[None]:
     """Ends the process with 128 + the signal's number if a signal arrives in the block.
 
     On Ctrl-C it prints the line `said`, on others nothing, as other programs do. A signal that the
-    parent process ignored stays ignored. If standard output fails, the process ends with 1, and
-    without a line where its reader has gone.
+    parent process ignored stays ignored. If standard output fails, what went well otherwise ends
+    with 1, and without a line where its reader has gone.
     """
     global _said
     _said = sentence
@@ -45,17 +46,25 @@ def interruptible(sentence: str) -> Iterator[None]:
     except BaseException as error:
         if _noted is not None:
             _leave(_noted)
-        if not isinstance(error, OSError) or error.filename != STANDARD_OUTPUT:
-            try:
-                sys.stdout.flush()
-            except OSError:  # of a failure that the command has already reported
-                drop_standard_output()
-            if isinstance(error, SystemExit) and isinstance(error.code, int):
-                _end_quickly(error.code)
-            raise
-        if error.errno != errno.EPIPE:  # as behind `| head -1`
-            print(f"Error: standard output cannot be written ({error.strerror}).", file=sys.stderr)
-        os._exit(1)
+        if isinstance(error, OSError) and error.filename == STANDARD_OUTPUT:
+            _tell_of_output(error)
+            os._exit(1)
+        try:
+            sys.stdout.flush()
+        except OSError as failure:
+            lost.append(failure)
+            drop_standard_output()
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            if lost and error.code == 0:
+                _tell_of_output(lost[0])
+                error.code = 1
+            _end_quickly(error.code)
+        raise
+
+
+def _tell_of_output(error: OSError) -> None:
+    if error.errno != errno.EPIPE:  # as behind `| head -1`
+        print(f"Error: standard output cannot be written ({error.strerror}).", file=sys.stderr)
 
 
 def _end_quickly(code: int) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TextIO
 
 STANDARD_OUTPUT = "standard output"
+lost: list[OSError] = []  # failures of standard output that the work went on after
 _MESSAGE = "backslashreplace"  # how standard error writes characters that it cannot encode
 
 
@@ -32,8 +33,8 @@ def hold_standard_streams() -> None:
 def outlive_reader() -> None:
     """Makes standard output drop its data from now on if its reader has gone or it was closed.
 
-    The work continues and ends with its own exit code. A full disk is still an error. A stream that
-    someone has put in its place is left as it is.
+    The work continues, and `lost` knows. A full disk is still an error. A stream that someone has
+    put in its place is left as it is.
     """
     try:
         if sys.stdout.fileno() != 1:
@@ -78,6 +79,7 @@ class _Unread(_Output):
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.EBADF):
                 raise
+            lost.append(error)
             return memoryview(data).nbytes  # type: ignore[arg-type]
 
 

@@ -10,6 +10,7 @@ import click
 
 from delegates import check_installed
 from exporter.catalogue.adapters import split_adapters
+from exporter.chat_template import require_chat_template
 from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.checks import (
     check_config,
@@ -24,7 +25,6 @@ from exporter.commands.working import checking, importing, working
 from exporter.errors import ExportError
 from exporter.module.window_scheme import require_window_scheme
 from exporter.plan.given_lengths import check_given_lengths
-from exporter.text.file import read_text_file
 from exporter.tokenizer.source import find_tokenizer
 from quant.budget.bounds import require_spreadable
 from quant.measure.format_numbers import with_error
@@ -113,7 +113,7 @@ def _check(request: Request, out: Path) -> None:
             require_spreadable(request.chosen_scheme())
         check_installed(request.delegate)
         if request.chat_template is not None:
-            read_text_file(request.chat_template, "chat template")
+            require_chat_template(request.chat_template)
         if request.tokenizer is not None:
             find_tokenizer(request.tokenizer)
         check_files(request.model, request.checkpoint, request.adapter)

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.command_line.interruption import say_from_now
-from exporter.command_line.streams import drop_standard_output
+from exporter.command_line.streams import drop_standard_output, lost
 
 if TYPE_CHECKING:
     from delegates.report import Leftover
 
 
 def summarize(out: Path, show: Callable[[], None]) -> None:
-    """Prints the summary; if standard output cannot take it, the file stays, and a line says so."""
+    """Prints the summary; if standard output cannot take it, the file stays, a line says so, and
+    the command ends as `interruptible` says."""
     say_from_now(f"Interrupted; {out} was written.")
     try:
         show()
     except OSError as error:
+        lost.append(error)
         drop_standard_output()
-        click.echo(
-            f"{out} was written; the summary could not be printed ({error.strerror}).", err=True
-        )
+        click.echo(f"{out} was written; the summary could not be printed.", err=True)
 
 
 def show_kernels(lines: "Iterable[Leftover]") -> None:
@@ -34,7 +34,7 @@ def show_kernels(lines: "Iterable[Leftover]") -> None:
 
 def show_unchecked(users: Collection[str]) -> None:
     """Says why the file's results were not compared with the model's."""
-    advice = ": python -m runtime build makes what runs cpu" if "cpu" in users else ""
+    advice = ": thimble-runtime build makes what runs cpu" if "cpu" in users else ""
     click.echo(f"checked: no; this machine has nothing that runs {' and '.join(users)}{advice}")
 
 

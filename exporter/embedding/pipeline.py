@@ -116,7 +116,7 @@ def export_embedding(options: EmbeddingOptions, listener: Listener = SILENT) -> 
         )
         _require_whole(lowered)
         listener.stage("write")
-        write_program(lowered, report, temporary, etrecord)
+        write_program(lowered, temporary, etrecord)
         listener.stage("check")
         quality = _check(lowered, temporary, reference, texts)
         if quality is not None:

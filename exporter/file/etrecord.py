@@ -37,24 +37,3 @@ def name_program(path: Path, fingerprint: int) -> None:
     """Notes in a record which `.pte` it was written with, where no reader of ExecuTorch's looks."""
     with ZipFile(path, "a") as archive:
         archive.comment = str(fingerprint).encode()
-
-
-def weights_crc32(path: Path) -> str | None:
-    """Returns the CRC-32 of the weights of a record's first method, in hexadecimal digits, as the
-    zip file lists it; None if the record has no weights."""
-    program, suffix = WEIGHTS.split("/forward")
-    with ZipFile(path) as archive:
-        entries = [
-            entry
-            for entry in archive.infolist()
-            if entry.filename.startswith(program) and entry.filename.endswith(suffix)
-        ]
-    return f"{entries[0].CRC:08x}" if entries else None
-
-
-def holds_weights(path: Path, crc32: str) -> bool:
-    """Whether a program in a record has weights with that CRC-32. A record of ExecuTorch's own
-    holds two programs, and the CRC-32 may be that of either."""
-    with ZipFile(path) as archive:
-        entries = [e for e in archive.infolist() if e.filename.endswith("_state_dict")]
-    return any(f"{entry.CRC:08x}" == crc32 for entry in entries)

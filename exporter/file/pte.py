@@ -16,6 +16,7 @@ import flatbuffers
 from flatbuffers import number_types
 from flatbuffers.table import Table
 
+from exporter.catalogue.names import no_program
 from exporter.errors import ExportError
 from exporter.file.flatbuffer_tables import Flag, Number, table, tables
 
@@ -117,7 +118,9 @@ def verify(path: Path, everything: bool) -> list[Range]:
     Raises:
         ExportError: a part is damaged; the sentence names it.
     """
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    if path.is_dir() or not path.exists():
+        raise ExportError(f"{no_program(path)}.")
+    if not path.is_file():  # a pipe would be waited for
         raise ExportError(f"{path} is not a file; name a .pte.")
     try:
         with open(path, "rb") as file:

@@ -106,7 +106,7 @@ def export_made(
         lowered = lower_module(delegates, programs, blobs, etrecord is not None, copies_inputs)
         delegations = lowered.reports
         listener.stage("write")
-        write_program(lowered, report, temporary, etrecord)
+        write_program(lowered, temporary, etrecord)
         share_weights(temporary)
         del lowered, programs
         listener.stage("check")

@@ -18,7 +18,7 @@ from quant.layers.outside_layers import outer_parts
 from quant.layers.walk import walk
 from quant.machine.memory_size import show_size
 from quant.measure.size import part_bytes, round_up
-from quant.scheme import EMBEDDING_PART, FOUR_BITS, HEAD_PART, Scheme
+from quant.scheme import EMBEDDING_PART, FOUR_BITS, GROUP_SIZES, HEAD_PART, KEEP, Scheme
 from quant.weight_type import FLOAT_BITS
 
 
@@ -59,6 +59,30 @@ def estimate_size(plan: Plan) -> int:
     if options.bits is not None:
         return int(min(size, options.bits * numbers_of(plan.empty) / 8 + other))
     return size if options.max_size is None else min(size, options.max_size)
+
+
+def size_note(plan: Plan) -> str | None:
+    """Says which scheme makes a smaller file than groups that rows are filled up to, or than kept
+    integers; None if none does."""
+    scheme, size = plan.scheme, estimate_size(plan)
+    if scheme.name == KEEP:
+        other, option = Scheme(), "--quant gptq4"
+        reason = "Kept integers make"
+    elif scheme.group_size > min(GROUP_SIZES) and scheme.name != "none":
+        smaller = [each for each in GROUP_SIZES if each < scheme.group_size]
+        others = [replace(scheme, group_size=each) for each in reversed(smaller)]
+        other = min(others, key=lambda each: estimate_size(replace(plan, scheme=each)))
+        option = f"--group-size {other.group_size}"
+        reason = f"Rows that are filled up to groups of {scheme.group_size} make"
+    else:
+        return None
+    least = estimate_size(replace(plan, scheme=other))
+    if least >= size:
+        return None
+    return (
+        f"{reason} a file of about {show_size(size)}; {option} makes one of about "
+        f"{show_size(least)}."
+    )
 
 
 def require_room(plan: Plan) -> int:

@@ -13,7 +13,7 @@ from exporter.listener import Listener
 from exporter.module.window_scheme import DEFAULT_SCHEME, window_scheme
 from exporter.options import ExportOptions
 from exporter.plan.cache_type import cached_bytes
-from exporter.plan.file_size import require_room, room_to_leave
+from exporter.plan.file_size import require_room, room_to_leave, size_note
 from exporter.plan.kept_integers import keeping, require_keepable
 from exporter.plan.lengths import check_lengths, context_note, default_context
 from exporter.plan.memory import plan_memory
@@ -80,6 +80,9 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
             "To measure it, name a text of the model's own kind with --calibration."
         )
     plan = _with_room(plan, listener)
+    note = size_note(plan)
+    if note is not None:
+        listener.note(note)
     if options.has_budget:
         plan = _with_room(replace(plan, scheme=within_budget(plan, listener)), listener)
     return plan_quantization(plan, listener)

@@ -17,6 +17,7 @@ from typing import IO
 import click
 
 from exporter.catalogue.names import preset_name
+from exporter.errors import ExportError
 from quant.cache.place import default_directory
 from runtime.build import CHECKOUT
 from runtime.commands.results import fail
@@ -32,7 +33,8 @@ def models_directory() -> Path:
 
 
 def exported(model: str, quant: str, chat_template: Path | None, quiet: bool) -> Path:
-    """Returns the `.pte` of a model; exports it first, in a process of its own, if it has not been.
+    """Returns the `.pte` of a model; exports it first, in a process of its own, if it has not been,
+    or its file is damaged.
 
     Ends this process with the export's code if that fails.
 
@@ -41,8 +43,14 @@ def exported(model: str, quant: str, chat_template: Path | None, quiet: bool) ->
         quiet: whether an export that succeeds prints nothing.
     """
     out = models_directory() / _file_name(model, quant, chat_template)
-    if out.is_file():
-        return out
+    if out.exists():
+        from exporter.file.pte import verify  # here: it imports NumPy
+
+        try:
+            verify(out, everything=True)
+            return out
+        except ExportError as error:
+            click.echo(f"{str(error).partition(';')[0]}: exporting {model} again", err=True)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.filled import FilledPath, FilledText, Utf8Text
 from exporter.command_line.one_adapter import one_adapter
 from runtime.answer_options import NUMBERS
 from runtime.binding.c_arguments import MAX_COUNT
@@ -38,7 +38,13 @@ def _number_options(command: _Command) -> _Command:
 
 @click.command(short_help="Continue a prompt.")
 @click.argument("model", type=FilledPath("name a .pte file"))
-@click.option("-p", "--prompt", required=True, help="The text to continue; may be empty.")
+@click.option(
+    "-p",
+    "--prompt",
+    type=Utf8Text(may_be_empty=True),
+    required=True,
+    help="The text to continue; may be empty.",
+)
 @click.option(
     "-n",
     "--tokens",
@@ -55,7 +61,7 @@ def _number_options(command: _Command) -> _Command:
 )
 @click.option(
     "--stop",
-    type=FilledText(),
+    type=Utf8Text(),
     multiple=True,
     help="The answer ends where the text would come; one option for each.",
 )
@@ -69,21 +75,21 @@ def _number_options(command: _Command) -> _Command:
 )
 @click.option(
     "--json-schema",
-    type=FilledText(),
+    type=Utf8Text(),
     help="The answer is JSON that this schema describes.",
 )
 @click.option(
     "--regex",
-    type=FilledText(),
+    type=Utf8Text(),
     help="A regular expression that matches the complete answer.",
 )
 @click.option(
     "--choice",
-    type=FilledText(),
+    type=Utf8Text(),
     multiple=True,
     help="The answer is one of the texts; one option for each.",
 )
-@click.option("--grammar", type=FilledText(), help="The answer is a text of this GBNF grammar.")
+@click.option("--grammar", type=Utf8Text(), help="The answer is a text of this GBNF grammar.")
 @click.option(
     "--schema-unsupported",
     type=click.Choice(["refuse", "relax"]),

@@ -1,6 +1,5 @@
 """`python -m runtime build --target java`, `android` and `apple`: what apps are built with."""
 
-import importlib.metadata
 import os
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import click
 
 from runtime.build import ANDROID_PRESET, BUILD_DIR, build
 from runtime.commands.results import fail
+from runtime.distribution import version
 from runtime.errors import BuildError
 from runtime.packaging.apple_package import SLICES, write_package
 from runtime.packaging.executorch_source import ExecutorchSource
@@ -62,7 +62,7 @@ def build_apple(source: ExecutorchSource) -> None:
         }
     except BuildError as error:
         fail(error, 1)
-    write_package(directory, libraries, importlib.metadata.version("thimble"))
+    write_package(directory, libraries, version())
     click.echo(f"wrote {directory} with {', '.join(libraries)}")
 
 

@@ -67,7 +67,7 @@ def become_runner(arguments: Sequence[str]) -> NoReturn:
     program = runner_program()
     sys.stdout.flush()
     raise_if_interrupted()  # no other handler will know of it
-    os.execv(program, [str(program), *arguments])
+    os.execv(program, ["thimble-runner", *arguments])
 
 
 def tell_sampling(sampling: Mapping[str, float], given: Collection[str] = ()) -> None:
@@ -79,5 +79,5 @@ def tell_sampling(sampling: Mapping[str, float], given: Collection[str] = ()) ->
 
 def fail(error: Exception, code: int) -> NoReturn:
     """Exits with 2 if the request is not possible, with 1 if the work failed."""
-    click.echo(f"runtime: {error}", err=True)
+    click.echo(f"Error: {error}", err=True)
     sys.exit(code)

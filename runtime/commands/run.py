@@ -11,9 +11,9 @@ from click.core import ParameterSource
 from rich.table import Table
 
 from exporter.catalogue.file_start import is_program
-from exporter.catalogue.names import check_model
+from exporter.catalogue.names import check_model, no_program
 from exporter.command_line.brief import BriefCommand
-from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.filled import FilledPath, FilledText, require_input
 from exporter.command_line.version import version_option
 from exporter.commands.checks import check_files
 from exporter.errors import ExportError
@@ -28,7 +28,8 @@ _SETTINGS = {
     "ignore_unknown_options": True,
     "show_default": True,
 }
-_OTHER_MODES = ("--chat", "--embed", "--input", "--output", "--verify")
+_OTHER_MODES = {"--chat", "--embed", "--audio", "--input", "--output", "--method", "--verify"}
+_AS_TEXT = "stored as text: "  # how a report begins that tells why a template is not compiled
 EPILOG = """\b
 Examples:
   thimble-run HuggingFaceTB/SmolLM2-135M-Instruct
@@ -65,7 +66,7 @@ Examples:
     is_flag=True,
     help="Continue the text of -p or -f, also where the model has a chat template.",
 )
-@click.option("--quant", metavar="SCHEME", default="gptq4", help="As for python -m exporter.")
+@click.option("--quant", metavar="SCHEME", default="gptq4", help="As for thimble-export.")
 @click.option(
     "--chat-template",
     type=FilledPath("name a file of Jinja"),
@@ -90,7 +91,8 @@ def run_command(
 
     MODEL is a name (see --list-models), a hub id, a checkpoint directory, a GGUF file or a .pte.
     Exports are kept in the user's cache, and used again. All further OPTIONS are those of the C++
-    runner, such as -n 100 or --temperature 0.7: they come after MODEL.
+    runner, such as -n 100 or --temperature 0.7: they come after MODEL, and thimble-runner --help
+    lists them.
     """
     if list_models:
         _list_models()
@@ -102,29 +104,40 @@ def run_command(
     if is_program(model):
         file = _program(model)
     else:
-        _check(model, quant, chat_template)
-        _check_options(prompt_file, options)
+        chats = not complete and not _OTHER_MODES & _names(options)
+        _check(model, quant, chat_template, chats)
+        _check_options(prompt, prompt_file, options)
         file = exported(model, quant, chat_template, quiet)
     arguments = [*_prompt(prompt, prompt_file), *(["--quiet"] if quiet else []), *options]
-    if not complete and not set(_OTHER_MODES) & set(options):
-        if _has_template(file):
+    if not complete and not _OTHER_MODES & _names(options):
+        template = _template(file)
+        if template.startswith("compiled"):
             arguments.append("--chat")
-        elif prompt is None and prompt_file is None:
-            fail(
-                RunnerError(
-                    f"{model} has no chat template and only continues texts: pass -p TEXT, -f "
-                    "FILE, -p - for standard input, or a template with --chat-template."
-                ),
-                2,
-            )
+        else:
+            is_asked = prompt is not None or prompt_file is not None
+            _tell_of_no_chat(model, template, is_asked, quiet)
     become_runner([str(file), *arguments])
 
 
-def _check(model: str, quant: str, chat_template: Path | None) -> None:
+def _tell_of_no_chat(model: str, template: str, is_asked: bool, quiet: bool) -> None:
+    """Says that the runner cannot chat; exits with 2 if it was to."""
+    reason = f" ({template.removeprefix(_AS_TEXT)})" if template.startswith(_AS_TEXT) else ""
+    kind = "a chat template that the runner cannot use" if reason else "no chat template"
+    if not is_asked:
+        sentence = f"{model} has {kind}{reason} and only continues texts: pass -p TEXT, -f FILE"
+        more = "" if is_program(model) else ", or a template with --chat-template"
+        fail(RunnerError(f"{sentence}, or -p - for standard input{more}"), 2)
+    if reason and not quiet:
+        click.echo(f"{model} has {kind}{reason}: the text is continued as it is", err=True)
+
+
+def _check(model: str, quant: str, chat_template: Path | None, chats: bool) -> None:
     """Exits with 2 if there can be no such export."""
-    if chat_template is not None and not chat_template.is_file():
-        fail(RunnerError(f"{chat_template} does not exist: name a file of Jinja"), 2)
     try:
+        if chat_template is not None:
+            from exporter.chat_template import require_chat_template
+
+            require_chat_template(chat_template, chats)
         check_model(model)
         Scheme(quant)
         check_files(model, None, ())
@@ -132,20 +145,33 @@ def _check(model: str, quant: str, chat_template: Path | None) -> None:
         fail(error, 2)
 
 
-def _check_options(prompt_file: str | None, options: Sequence[str]) -> None:
+def _check_options(prompt: str | None, prompt_file: str | None, options: Sequence[str]) -> None:
     """Exits as the runner does if it refuses these, whether it chats or not: before an export,
     which may take hours. It reads them first, and then finds that a device is no model."""
-    if set(_OTHER_MODES) & set(options):
-        return
-    arguments = [*(["-p", ""] if prompt_file is None else ["-f", prompt_file]), *options]
+    names = _names(options)
+    if "--adapter" in names:
+        raise click.UsageError(
+            "--adapter chooses one of those in a .pte: write that first, with thimble-export "
+            "--adapter NAME=DIR, and name it as MODEL."
+        )
+    is_input = "-" in (prompt, prompt_file)
+    if is_input:
+        require_input()
+    arguments = [*(["-p", ""] if is_input else _prompt(prompt, prompt_file)), *options]
     program = runner_program()
-    for more in ([], ["--chat"]):
+    for more in ([],) if _OTHER_MODES & names else ([], ["--chat"]):
         command = [str(program), os.devnull, *arguments, *more]
-        told = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if told.returncode == 0 or os.devnull in told.stderr:
+        told = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        )
+        if told.returncode == 0 or f" {os.devnull} is not a file: name a .pte" in told.stderr:
             return
     click.echo(told.stderr, nl=False, err=True)
     sys.exit(told.returncode)
+
+
+def _names(options: Sequence[str]) -> set[str]:
+    return {option.partition("=")[0] for option in options}
 
 
 def _program(model: str) -> Path:
@@ -156,7 +182,7 @@ def _program(model: str) -> Path:
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} has no effect on a .pte; leave it out.")
     if not os.path.isfile(model):
-        fail(RunnerError(f"{model} does not exist: give a .pte file"), 2)
+        fail(RunnerError(no_program(model)), 2)
     return Path(model)
 
 
@@ -166,15 +192,15 @@ def _prompt(prompt: str | None, prompt_file: str | None) -> Sequence[str]:
     return [] if prompt is None else ["-p", prompt]
 
 
-def _has_template(file: Path) -> bool:
-    """Whether the runner can chat with the model."""
+def _template(file: Path) -> str:
+    """What the file tells of its chat template; empty if nothing."""
     from exporter.file.pte import read_report
 
     try:
         model = read_report(file).get("model")
     except ExportError:  # written by another exporter; the runner says what it thinks of it
-        return False
-    return isinstance(model, dict) and str(model.get("chat_template")).startswith("compiled")
+        return ""
+    return str(model.get("chat_template") or "") if isinstance(model, dict) else ""
 
 
 def _list_models() -> None:

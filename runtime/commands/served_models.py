@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from exporter.catalogue.names import no_program
 from exporter.errors import ExportError
 from quant.machine.memory_size import show_size
 from runtime.errors import RunnerError
@@ -41,7 +42,7 @@ def named(given: Sequence[str], name: str | None) -> dict[str, Path]:
             own, file = "", text
         path = Path(file)
         if not path.is_file():
-            raise RunnerError(f"{path} does not exist: give a .pte file")
+            raise RunnerError(no_program(path))
         own = own or name or path.stem
         if own in found:
             raise RunnerError(

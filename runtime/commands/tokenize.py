@@ -5,14 +5,14 @@ from pathlib import Path
 
 import click
 
-from exporter.command_line.filled import FilledPath
+from exporter.command_line.filled import FilledPath, Utf8Text, require_input, require_utf8
 from runtime.commands.results import build_if_missing, fail
 from runtime.errors import RunnerError
 
 
 @click.command(short_help="Print the tokens of a text.")
 @click.argument("model", type=FilledPath("name a .pte file"))
-@click.argument("text")
+@click.argument("text", type=Utf8Text(may_be_empty=True))
 @click.option("--ids", is_flag=True, help="Print only the ids, in one line.")
 @click.option("--no-bos", is_flag=True, help="Without the token that begins a text.")
 def tokenize(model: Path, text: str, ids: bool, no_bos: bool) -> None:
@@ -24,9 +24,12 @@ def tokenize(model: Path, text: str, ids: bool, no_bos: bool) -> None:
 
     build_if_missing("libthimble.so")
     try:
-        given = sys.stdin.read() if text == "-" else text
+        if text == "-":
+            require_input()
+            text = sys.stdin.buffer.read().decode(errors="surrogateescape")
+            require_utf8(text, "standard input")
         with Runner(model) as runner:
-            tokens = runner.encode(given) if no_bos else runner.encode_prompt(given)
+            tokens = runner.encode(text) if no_bos else runner.encode_prompt(text)
             if ids:
                 click.echo(" ".join(map(str, tokens)))
                 return

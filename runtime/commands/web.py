@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import click
 
+from exporter.catalogue.names import no_program
 from exporter.command_line.filled import FilledPath
 from exporter.command_line.interruption import say_from_now
 from runtime.commands.results import fail
@@ -15,9 +16,7 @@ from runtime.web_server import open_server
 
 
 @click.command(short_help="Run models in the browser of this computer.")
-@click.argument(
-    "model", type=FilledPath("name a .pte file", exists=True, dir_okay=False), required=False
-)
+@click.argument("model", type=FilledPath("name a .pte file"), required=False)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -40,11 +39,13 @@ def web(model: Path | None, port: int, opens: bool, pack: Path | None) -> None:
     browser. Without MODEL, choose a file in the page. Only this computer can reach the server;
     Ctrl-C ends it.
 
-    The browser's runner is built from a checkout: python -m runtime build --target wasm32
+    The browser's runner is built from a checkout: thimble-runtime build --target wasm32
     --executorch-source DIR, where DIR is a clone of ExecuTorch. An installed wheel has none.
     """
     if pack is not None and (model is not None or opens):
         raise click.UsageError("--pack only writes files: leave out MODEL and --open")
+    if model is not None and not model.is_file():
+        fail(RunnerError(no_program(model)), 2)
     try:
         site = find_site()
         if pack is not None:

@@ -51,7 +51,7 @@ def find_site(build_directory: Path = BUILD_DIR) -> Site:
         if not files[name].is_file():
             raise BuildError(
                 f"{files[name]} is missing: the browser's runner is built from a checkout; "
-                "there run python -m runtime build --target wasm32 --executorch-source DIR, where "
+                "there run thimble-runtime build --target wasm32 --executorch-source DIR, where "
                 "DIR is a clone of ExecuTorch (see runtime/packaging/README.md), and this command"
             )
     return Site(files)

@@ -43,6 +43,7 @@ PREFIXES = ("/v1", "", "/openai/v1")  # of what OpenAI's clients and Anthropic's
 _INSTEAD = {"/completion": "/v1/completions", "/embedding": "/v1/embeddings"}
 _LONGEST_HEADER = 1000  # characters
 _LONGEST_NUMBER = 40
+_NAMES = {"model", "name"}  # fields that name the model
 _Body = TypeVar("_Body", bound=Fields)
 
 
@@ -251,8 +252,10 @@ class Gate:
         return data
 
     def _checked(self, request: Request, kind: type[_Body], value: dict[str, Any]) -> _Body:
-        if issubclass(kind, NamesModel) and {"model", "name"}.isdisjoint(value):
-            value = {**value, "model": self._shelf.find(None).served.name}
+        if issubclass(kind, NamesModel):
+            value = {k: v for k, v in value.items() if k not in _NAMES or v not in (None, "")}
+            if _NAMES.isdisjoint(value):
+                value["model"] = self._shelf.find(None).served.name
         try:
             body = kind.model_validate(value)
         except ValidationError as error:

@@ -127,13 +127,13 @@ class Shelf:
     def find(self, name: str | None) -> Place:
         """
         Args:
-            name: as a client gives it; None: it gives none.
+            name: as a client gives it; None or empty: it gives none.
 
         Raises:
             HttpError: there is no such model, or there are several and none is named.
         """
         had = ", ".join(map(repr, self.names))
-        if name is None:
+        if not name:
             if len(self.places) > 1:
                 raise HttpError(400, f"model is missing: this server has {had}", "model")
             return self.places[0]

@@ -323,7 +323,7 @@ def test_conversations_beside_llama_batched_bench(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nothing.pte"], "nothing.pte is not a file; name a .pte that python -m exporter wrote."),
+        (["no.pte"], "there is no file no.pte: name a .pte file that thimble-export wrote."),
         (
             ["MODEL", "--against", "nobody"],
             "--against nobody is not known; give cpu, xnnpack, openvino, onnxruntime-genai, "

@@ -240,8 +240,8 @@ def test_a_record_of_other_weights(cpu_pte: Path, two_layers: Path, broken_expor
     with pytest.raises(BadRequest) as caught:
         compare(ask(cpu_pte, two_layers, etrecord=other))
     assert str(caught.value) == (
-        f"{other} has other weights than {cpu_pte}; give the record that was written together "
-        "with this file."
+        f"{other} is of another export than {cpu_pte}, such as one of other weights; give the "
+        "record that was written together with this file."
     )
 
 

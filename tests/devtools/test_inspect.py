@@ -306,7 +306,7 @@ def test_refuses_limits_that_are_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadRequest) as error:
         load_limits(path, 1)
     assert str(error.value) == (
-        f"{path} has no limits of a machine; give what python -m devtools bench --json wrote."
+        f"{path} has no limits of a machine; give what thimble-devtools bench --json wrote."
     )
 
 

@@ -165,8 +165,8 @@ def test_another_quantization_is_refused(
     result = report(etdump, etrecord_of(ran), other, out)
     assert result.exit_code == 2 and not out.exists()
     assert result.stderr == (
-        f"Error: {etdump} was recorded from another export than {other}, of the same model with "
-        "other weights or another quantization; give the .pte that ran.\n"
+        f"Error: {etdump} is of another export than {other}, such as one of other weights or of "
+        "another quantization; give the .pte that ran.\n"
     )
     assert report(etdump, etrecord_of(ran), ran, out).exit_code == 0
     # The run itself says what ran: a record of the same graph, of any weights, has its lines.

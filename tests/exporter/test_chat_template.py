@@ -10,7 +10,11 @@ from support.cpp_programs import ask, frame_texts
 from support.trained_tokenizers import train_llama3
 
 from exporter.catalogue.names import EMBEDDED
-from exporter.chat_template import compile_chat_template, find_chat_templates
+from exporter.chat_template import (
+    compile_chat_template,
+    find_chat_templates,
+    require_chat_template,
+)
 from exporter.chat_template.verification import COUNT, conversations
 from exporter.errors import ExportError
 from runtime.chat_format.environment import Messages, load_template
@@ -269,3 +273,32 @@ def test_transformers_takes_the_same_of_several(
         return
     assert found["default"] == tokenizer.get_chat_template()
     assert found.get("tool_use", found["default"]) == tokenizer.get_chat_template(tools=[{}])
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        (" \n", "cannot be used (it is empty)"),
+        (
+            "{{ x",
+            "cannot be used (unexpected end of template, expected 'end of print statement'., ",
+        ),
+        ("{{ x | nosuch }}", "cannot be used (No filter named 'nosuch'., line 1)"),
+        ("Hello!", "cannot be used (it leaves messages out)"),
+        ("{{ nosuch() }}", "cannot be used ('nosuch' is undefined)"),
+        ("{{ messages[0].content }}{{ messages | length % 2 }}", "is none that the runner chats"),
+    ],
+)
+def test_a_template_of_the_user_is_refused(source: str, fault: str, tmp_path: Path) -> None:
+    path = tmp_path / "template.jinja"
+    path.write_text(source)
+    with pytest.raises(ExportError) as caught:
+        require_chat_template(path, chats=True)
+    assert str(caught.value).startswith(f"The chat template {path} {fault}")
+    if "chats" in fault:
+        require_chat_template(path)  # a server renders it
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_templates_of_models_are_taken(name: str) -> None:
+    require_chat_template(TEMPLATES / f"{name}.jinja", chats=True)

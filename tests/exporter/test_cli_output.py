@@ -93,7 +93,6 @@ def test_an_inspection_prints_only_our_lines(stories_cpu_pte: Path) -> None:
         "quantization",
         "text",
         "quality",
-        "etrecord",
         "delegation",
         "agreement",
         "file: every checksum is correct",
@@ -185,6 +184,15 @@ def test_summaries_of_commands_are_whole() -> None:
     assert all(re.fullmatch(r"  \w+ +[A-Z]\w+s .*[a-z]\.", line) for line in summaries)
 
 
+@pytest.mark.parametrize(("typed", "name"), [("thimble-export", "thimble-export"), ("x", "python")])
+def test_examples_have_the_name_that_was_typed(
+    monkeypatch: pytest.MonkeyPatch, typed: str, name: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [f"/bin/{typed}"])
+    examples = CliRunner().invoke(main, ["--help"]).stdout.partition("Examples:\n")[2]
+    assert {line.split()[0] for line in examples.splitlines()} == {name}
+
+
 def rows_of(text: str, title: str) -> list[str]:
     lines = text.splitlines()
     start = next(index for index, line in enumerate(lines) if line.strip() == title)
@@ -194,14 +202,14 @@ def rows_of(text: str, title: str) -> list[str]:
 
 @pytest.mark.parametrize("question", ["--inspect", *checked(["--list-delegates"])])
 def test_a_reader_that_closes_the_pipe(stories_cpu_pte: Path, question: str) -> None:
-    """As head does: no trace, and the exit code of what went well."""
+    """As head does: no trace, and the exit code of all commands then."""
     words = [question, *([stories_cpu_pte] if question == "--inspect" else [])]
     command = [sys.executable, "-m", "exporter", *map(str, words)]
     read, write = os.pipe()
     os.close(read)  # before the first line
     with open(write, "wb") as pipe:
         result = subprocess.run(command, cwd=ROOT, stdout=pipe, stderr=subprocess.PIPE, text=True)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (1, "")
 
 
 def test_an_answer_inside_another_program(stories_cpu_pte: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
+from exporter.plan.file_size import size_note
+from exporter.plan.planning import read_plan
 from quant.errors import QuantError
 from quant.scheme import Scheme
 
@@ -297,3 +300,18 @@ def test_explain_keeps_too(tmp_path: Path, shared_data: Path) -> None:
     path = write(tmp_path / "model.gguf", random_tensors(tied=True), Type.Q4_0)
     said = explain_export(options(path, tmp_path / "unused.pte", shared_data), Quiet())
     assert said.scheme == "keep" and said.delegation.linears_delegated == 15
+
+
+@pytest.mark.parametrize(("type", "larger"), [(Type.Q8_0, True), (Type.Q4_0, False)])
+def test_a_larger_file_than_another_scheme_makes_is_told(
+    type: Type, larger: bool, tmp_path: Path, shared_data: Path
+) -> None:
+    path = write(tmp_path / "model.gguf", random_tensors(tied=True), type)
+    given = options(path, tmp_path / "unused.pte", shared_data)
+    plan = read_plan(given, Quiet(), with_text=False)
+    sizes = replace(plan.limits.sizes, alignment=1)  # to pages, so small a model has one size
+    note = size_note(replace(plan, limits=replace(plan.limits, sizes=sizes)))
+    assert (note is not None) == larger
+    if note is not None:
+        assert note.startswith("Kept integers make a file of about ")
+        assert "; --quant gptq4 makes one of about " in note

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,7 @@ from exporter.file.pte import TOKENIZER, encode_report, read_blob, read_report, 
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
-from exporter.plan.file_size import estimate_size, require_room
+from exporter.plan.file_size import estimate_size, require_room, size_note
 from exporter.plan.planning import read_plan
 from exporter.plan.widths import other_bytes
 from exporter.text.prepare import prepare_text
@@ -131,6 +132,18 @@ def test_a_budget_below_four_bits_needs_no_more_room_than_it_allows(
     assert allowed < four
     for few in (replace(options, bits=3.0), replace(options, bits=None, max_size=allowed)):
         assert estimate_size(replace(plan, options=few)) == allowed
+
+
+def test_groups_that_make_a_larger_file_are_told(shared_data: Path, tmp_path: Path) -> None:
+    """Of a model whose rows have 64 columns."""
+    small = ExportOptions(str(shared_data / "stories260K"), tmp_path / "model.pte")
+    notes = []
+    for group_size in (32, 64, 128):
+        options = replace(small, scheme=Scheme("rtn4", group_size))
+        notes.append(size_note(read_plan(options, Quiet(), with_text=False)))
+    assert notes[:2] == [None, None]
+    said = r"Rows that are filled up to groups of 128 make a file of .* MB; --group-size 64 make"
+    assert notes[2] is not None and re.match(said, notes[2])
 
 
 def test_a_file_and_its_etrecord_need_room_together(

@@ -176,9 +176,9 @@ def test_a_stock_pte_is_not_ours(copied: Path) -> None:
 
 
 def test_what_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"none\.pte cannot be read \(No such file or directory"):
+    with pytest.raises(ExportError, match=r"there is no file .*none\.pte: name a"):
         verify(tmp_path / "none.pte", everything=False)
-    with pytest.raises(ExportError, match=r"is not a file; name a \.pte"):
+    with pytest.raises(ExportError, match=r"is a directory: name a \.pte"):
         verify(tmp_path, everything=False)
 
 
@@ -237,7 +237,6 @@ def test_inspecting_what_is_not_ours(tmp_path: Path, stories_pte: Path) -> None:
     damaged.write_bytes(data)
     (tmp_path / "text.pte").write_text("Once")
     for name, sentence in (
-        ("none.pte", r"cannot be read \(No such file or directory\)\."),
         ("text.pte", r"has no integrity record at its end: .*\."),
         ("damaged.pte", r"is damaged in its [\w. ]+; copy or export it again\."),
     ):

@@ -27,8 +27,10 @@ def test_llama3_alone_is_the_model_that_ships(
     assert find_checkpoint(options(model), listener).name == EMBEDDED_NAME
     (note,) = listener.notes
     assert note == (
-        f"No --checkpoint given: exporting {EMBEDDED_NAME}, the small Llama 3 that ships with this "
-        "package. For the real one, name meta-llama/Llama-3.2-1B in its place."
+        f"Exporting {EMBEDDED_NAME}, the small Llama 3 that ships with this package, as no "
+        "checkpoint was named. The real one is meta-llama/Llama-3.2-1B: thimble-run "
+        "meta-llama/Llama-3.2-1B, or "
+        "thimble-export meta-llama/Llama-3.2-1B --out model.pte."
     )
 
 

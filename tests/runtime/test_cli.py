@@ -45,14 +45,21 @@ def test_generate_speaks_on_stdout(cpp_build: Path, stories_pte: Path) -> None:
     assert result.stderr.endswith("tok/s, stopped: length\n")
 
 
-def test_a_prompt_that_is_not_utf_8_is_what_the_runner_reads(
-    cpp_build: Path, stories_pte: Path
-) -> None:
-    options = ["-p", b"caf\xe9 \xff", "-n", "6"]
-    runner = subprocess.run([cpp_build / "runner", stories_pte, *options], capture_output=True)
-    command = [sys.executable, "-m", "runtime", "generate", stories_pte, *options]
-    result = subprocess.run(command, capture_output=True)
-    assert (result.stdout, result.returncode) == (runner.stdout + b"\n", 0), result.stderr
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["generate", "x.pte", "-p", "\udce9"], "-p"),
+        (["generate", "x.pte", "-p", "x", "--regex", "\udce9"], "--regex"),
+        (["tokenize", "x.pte", "\udce9"], "TEXT"),
+        (["tokenize", __file__, "-"], "standard input"),
+    ],
+)
+def test_a_text_that_is_not_utf_8(words: list[str], name: str) -> None:
+    """Python has its bytes as halves of characters."""
+    outcome = CliRunner().invoke(main, words, input=b"\xe9")
+    assert outcome.exit_code == 2
+    expected = f"Error: {name} is not UTF-8, at byte 1; convert the text, as with iconv.\n"
+    assert outcome.stderr == expected
 
 
 def test_the_options_of_an_answer(cpp_build: Path, stories_pte: Path) -> None:
@@ -73,7 +80,8 @@ def test_the_options_of_an_answer(cpp_build: Path, stories_pte: Path) -> None:
 def test_generate_fails_with_a_sentence(cpp_build: Path, tmp_path: Path) -> None:
     result = run("generate", tmp_path, "-p", "Once")
     assert result.returncode == 2
-    assert result.stderr.startswith(f"runtime: {tmp_path} is a directory: ")
+    assert result.stderr.startswith(f"Error: {tmp_path} is a directory: ")
+    assert result.stderr.endswith(f"; thimble-run {tmp_path} exports a model and runs it\n")
 
 
 def test_bad_use_is_exit_2(tmp_path: Path) -> None:
@@ -127,7 +135,7 @@ def test_a_wheel_needs_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     outcome = CliRunner().invoke(main, ["package", "--out", str(tmp_path / "none")])
     assert outcome.exit_code == 2
     assert outcome.stderr == (
-        f"runtime: {tmp_path}/none does not exist; name an existing, writable directory.\n"
+        f"Error: {tmp_path}/none does not exist; name an existing, writable directory.\n"
     )
 
 
@@ -187,7 +195,7 @@ def test_an_arm_build_without_its_wheel(monkeypatch: pytest.MonkeyPatch, tmp_pat
     with pytest.raises(BuildError) as caught:
         build("aarch64")
     assert str(caught.value) == (
-        f"{wheel_directory()} is missing: python -m runtime build --target aarch64 fetches it"
+        f"{wheel_directory()} is missing: thimble-runtime build --target aarch64 fetches it"
     )
 
 

@@ -44,7 +44,8 @@ def programs(cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel") / "runtime" / "bin"
     install = ["--install", cpp_build, "--component", "wheel", "--prefix", directory]
     subprocess.run([find_tool("cmake"), *install], check=True, capture_output=True)
-    alone = subprocess.run([directory / "runner", "--version"], capture_output=True, text=True)
+    command = ["env", "-u", "LD_LIBRARY_PATH", directory / "runner", "--version"]
+    alone = subprocess.run(command, capture_output=True, text=True)
     assert alone.returncode == 127 and "libexecutorch" in alone.stderr
     return directory
 
@@ -72,6 +73,6 @@ def test_libraries_are_loaded_after_those_of_the_package(programs: Path) -> None
 def test_without_the_package_one_sentence_says_so(programs: Path) -> None:
     sentence = "the executorch package is not installed: pip install executorch==1.5.1\n"
     told = run(programs, BEGIN + ABSENT + BECOME, "--version")
-    assert (told.returncode, told.stdout, told.stderr) == (1, "", "runtime: " + sentence)
+    assert (told.returncode, told.stdout, told.stderr) == (1, "", "Error: " + sentence)
     told = run(programs, BEGIN + ABSENT + OPEN)
     assert told.stdout == f"cannot load {programs}/libthimble.so: {sentence}"

@@ -178,4 +178,4 @@ def test_a_target_needs_the_source() -> None:
 def test_a_wrong_source_on_the_command_line(tmp_path: Path) -> None:
     result = cli("--executorch-source", tmp_path)
     assert result.returncode == 2
-    assert result.stderr.startswith(f"runtime: {tmp_path} is not ExecuTorch's source")
+    assert result.stderr.startswith(f"Error: {tmp_path} is not ExecuTorch's source")

@@ -66,7 +66,7 @@ def test_a_build_that_fails_is_told(tmp_path: Path) -> None:
     assert (process.returncode, output) == (1, "")
     assert errors == (
         "The C++ runner is not built yet: building it once, which takes minutes.\n"
-        "runtime: tool failed with code 3:\n[1/4] Building CXX object\n"
+        "Error: tool failed with code 3:\n[1/4] Building CXX object\n"
     )
 
 

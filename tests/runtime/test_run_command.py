@@ -2,6 +2,7 @@
 
 import ast
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from exporter.command_line import interruption
+from exporter.file.pte import verify
+from runtime.commands import cached_model
 from runtime.commands.results import become_runner
 from runtime.commands.tokenize import _shown
 
@@ -23,11 +26,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    cache: Path, *arguments: str | Path, given: str = "", folder: Path = ROOT
+    cache: Path, *arguments: str | bytes | Path, given: str = "", folder: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
     environment = {"PYTHONPATH": str(ROOT), "THIMBLE_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-P", "-m", "runtime", "run", *map(str, arguments)],
+        [sys.executable, "-P", "-m", "runtime", "run", *arguments],
         cwd=folder,
         env={**os.environ, **environment},
         input=given,
@@ -50,7 +53,7 @@ def test_a_cache_that_cannot_be_made(cpp_build: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = run(tmp_path / "file", "llama3", "-p", "Once")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"runtime: cannot make '{tmp_path / 'file' / 'models'}' for ")
+    assert result.stderr.startswith(f"Error: cannot make '{tmp_path / 'file' / 'models'}' for ")
     assert result.stderr.count("\n") == 1
 
 
@@ -86,6 +89,38 @@ def test_a_checkpoint_is_exported_once(
     assert len(list((cache / "models").glob("*.pte"))) == 2
 
 
+def test_a_damaged_export_is_made_again(
+    stories_pte: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("THIMBLE_CACHE", str(tmp_path))
+    runs: list[list[str]] = []
+
+    def make(command: list[str], output: object) -> int:
+        runs.append(command)
+        shutil.copy(stories_pte, command[command.index("--out") + 1])
+        return 0
+
+    monkeypatch.setattr(cached_model, "_run", make)
+    sound = stories_pte.read_bytes()
+    weights = next(item for item in verify(stories_pte, False) if item.name == "weights")
+    flipped = bytearray(sound)
+    flipped[weights.offset] ^= 1
+    file = cached_model.exported("llama3", "rtn4", None, quiet=True)
+    for damaged in (b"", sound[:-100], flipped):
+        file.write_bytes(damaged)
+        count = len(runs)
+        assert cached_model.exported("llama3", "rtn4", None, quiet=True) == file
+        assert len(runs) == count + 1 and file.read_bytes() == sound
+        said = capsys.readouterr().err
+        assert said.startswith(f"{file} ") and said.endswith(": exporting llama3 again\n")
+        assert said.count("\n") == 1
+    assert cached_model.exported("llama3", "rtn4", None, quiet=True) == file
+    assert len(runs) == 4 and capsys.readouterr().err == ""
+
+
 def test_a_file_with_a_template_chats(cpp_build: Path, chat_pte: Path, cache: Path) -> None:
     options = ("-n", "6", "--temperature", "0")
     message = run(cache, chat_pte, *options, "--quiet", "-p", "Hello")
@@ -103,19 +138,41 @@ def test_a_file_with_a_template_chats(cpp_build: Path, chat_pte: Path, cache: Pa
         (["-n", "5"], "Error: Name a model first, such as llama3; see --list-models."),
         (["x.pte", "-p", "a", "-f", "b"], "Error: -p and -f are two prompts; use only one."),
         (["x.pte", "--quant", "rtn4"], "Error: --quant has no effect on a .pte; leave it out."),
-        (["x.pte"], "runtime: x.pte does not exist: give a .pte file"),
-        (["llama3", "--quant", "rtn3", "--quiet"], "runtime: scheme 'rtn3' is not supported"),
+        (["x.pte"], "Error: there is no file x.pte: name a .pte file"),
+        (["llama3", "--quant", "rtn3", "--quiet"], "Error: scheme 'rtn3' is not supported"),
         (["llama3", "-f", "no.txt"], "runner: -f: cannot read no.txt: No such file or directory"),
         (["llama3", "-p", "a", "--temperature", "-1"], "runner: --temperature is '-1', but must"),
         (["llama3", "--nosuch"], "runner: '--nosuch' is not an option"),
-        (["nosuch"], "runtime: There is no model 'nosuch'"),
-        (["llama3", "--chat-template", "no.j"], "runtime: no.j does not exist"),
+        (["llama3", "-p", "a", "word"], "runner: 'word' belongs to no option, and the model"),
+        (["llama3", "--regex", "("], "runner: the regular expression '(' is refused at offset 0"),
+        (["llama3", "--json-schema", "{"], "runner: the JSON schema cannot be read: "),
+        (["llama3", "--grammar", "x"], "runner: the grammar is not valid at line 1, column 2: "),
+        (["llama3", "-p", "a", "--draft=no.pte"], "runner: there is no file no.pte: name a .pte"),
+        (["llama3", "-p", "a", "--image", "no.png"], "runner: cannot read no.png: No such file"),
+        (["llama3", "--audio", "no.wav"], "runner: cannot read no.wav: No such file or directory"),
+        (["llama3", "--adapter", "a"], "Error: --adapter chooses one of those in a .pte: write"),
+        (["llama3", "-p", b"\xff"], "runner: -p is not UTF-8, at byte 1: convert the text"),
+        (["mod.py"], "Error: mod.py is a Python file; name the function in it that makes the"),
+        (["nosuch"], "Error: There is no model 'nosuch'"),
+        (["llama3", "--chat-template", "no.j"], "Error: The chat template no.j cannot be read"),
     ],
 )
-def test_what_is_refused(cpp_build: Path, cache: Path, arguments: list[str], sentence: str) -> None:
+def test_what_is_refused(
+    cpp_build: Path, cache: Path, arguments: list[str | bytes], sentence: str
+) -> None:
     result = run(cache, *arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(sentence) and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", ["run llama3 -p -", "run llama3 -f -", "tokenize x.pte -"])
+def test_standard_input_that_is_closed(cpp_build: Path, words: str) -> None:
+    command = [sys.executable, "-m", "runtime", *words.split()]
+    told = subprocess.run(
+        ["bash", "-c", '"$@" <&-', "bash", *command], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr.startswith("Error: Standard input is closed; pipe a text into it")
 
 
 def test_tokens_of_a_text(cpp_build: Path, stories_pte: Path) -> None:

@@ -109,7 +109,7 @@ def test_threads_out_of_range(stories_pte: Path) -> None:
 def test_a_file_that_is_not_there(cpp_build: Path, tmp_path: Path) -> None:
     with pytest.raises(RunnerError) as caught:
         Runner(tmp_path / "none.pte")
-    assert str(caught.value).startswith(f"cannot open {tmp_path}/none.pte: No such file")
+    assert str(caught.value).startswith(f"there is no file {tmp_path}/none.pte: name a .pte")
 
 
 def test_verify(runner: Runner, stories_pte: Path, tmp_path: Path) -> None:
@@ -213,9 +213,7 @@ def test_what_only_the_cpu_delegate_has(runner: Runner, stories_pte: Path, tmp_p
 def test_a_library_that_is_not_built(tmp_path: Path) -> None:
     with pytest.raises(RunnerError) as caught:
         library(tmp_path)
-    assert (
-        str(caught.value) == f"{tmp_path}/libthimble.so is not built: run python -m runtime build"
-    )
+    assert str(caught.value) == f"{tmp_path}/libthimble.so is not built: run thimble-runtime build"
 
 
 def test_python_may_exit_in_the_middle(cpp_build: Path, stories_pte: Path) -> None:

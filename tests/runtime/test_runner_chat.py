@@ -143,6 +143,16 @@ def test_a_long_line_pushes_out_what_it_must(chat: Chat, tmp_path: Path, words: 
     assert answer.stdout == fresh + "\n"
 
 
+def test_a_line_that_is_not_utf_8_is_refused_and_the_chat_continues(
+    cpp_build: Path, chat_pte: Path
+) -> None:
+    command = [cpp_build / "runner", chat_pte, "--chat", "-n", "3", "--quiet"]
+    told = subprocess.run(command, input=b"caf\xe9\nHello\n", capture_output=True)
+    alone = subprocess.run(command, input=b"Hello\n", capture_output=True)
+    assert (told.returncode, told.stdout) == (1, alone.stdout)
+    assert told.stderr.startswith(b"runner: the message is not UTF-8, at byte 4: convert")
+
+
 def test_a_line_too_long_is_refused_and_the_chat_continues(chat: Chat, tmp_path: Path) -> None:
     stats, session = tmp_path / "stats.json", tmp_path / "chat.session"
     files = ["--json", str(stats), "--session", str(session)]

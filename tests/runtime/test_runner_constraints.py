@@ -123,8 +123,8 @@ def test_notes_and_refusals(cpp_build: Path, embedded_cpu_pte: Path, tmp_path: P
         (["--json-schema-file", str(tmp_path)], f"--json-schema-file: cannot read {tmp_path}: Is "
          "a directory"),
         (["--grammar-file", "/dev/zero"], "--grammar-file: /dev/zero has more than 16 MiB"),
-        (["--choice", "\udcff"], "the choice cannot be read: the JSON is not valid at line 1, "
-         "column 3: a string is not UTF-8"),
+        (["--choice", "\udcff"], "--choice is not UTF-8, at byte 1: convert the text, "
+         "as with iconv"),
     ]  # fmt: skip
     for options, sentence in refusals:
         result = run(cpp_build, embedded_cpu_pte, "-p", "x", *options)

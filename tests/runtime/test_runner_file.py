@@ -13,7 +13,7 @@ import pytest
 
 from exporter.file.pte import Range, verify
 
-EXPORT = "name a .pte file that python -m exporter wrote"
+EXPORT = "name a .pte file that thimble-export wrote"
 
 
 @pytest.fixture
@@ -47,17 +47,19 @@ def ranges(model: Path, name: str) -> list[Range]:
 
 def test_no_file(runner: Path, tmp_path: Path) -> None:
     path = tmp_path / "none.pte"
-    assert refused(runner, path) == f"cannot open {path}: No such file or directory: {EXPORT}"
+    assert refused(runner, path) == f"there is no file {path}: {EXPORT}"
 
 
 def test_a_directory(runner: Path, tmp_path: Path) -> None:
-    assert refused(runner, tmp_path) == f"{tmp_path} is a directory: {EXPORT}"
+    assert refused(runner, tmp_path) == (
+        f"{tmp_path} is a directory: {EXPORT}; thimble-run {tmp_path} exports a model and runs it"
+    )
 
 
 def test_an_empty_file(runner: Path, tmp_path: Path) -> None:
     path = tmp_path / "empty.pte"
     path.touch()
-    assert refused(runner, path) == f"{path} is empty: export it again with python -m exporter"
+    assert refused(runner, path) == f"{path} is empty: export it again with thimble-export"
 
 
 @pytest.mark.parametrize("content", [b"x", b"not a program at all " * 100, b"\0" * 4096])
@@ -65,7 +67,7 @@ def test_another_kind_of_file(runner: Path, tmp_path: Path, content: bytes) -> N
     path = tmp_path / "other.pte"
     path.write_bytes(content)
     assert refused(runner, path) == (
-        f"{path} is not a Thimble program (no integrity record): export it with python -m exporter"
+        f"{path} is not a Thimble program (no integrity record): export it with thimble-export"
     )
 
 

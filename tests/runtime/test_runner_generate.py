@@ -55,6 +55,14 @@ def test_a_prompt_is_prefilled_in_one_call_as_token_by_token(run: Run, shared_da
     assert golden.startswith(prompt + result.stdout.decode())
 
 
+@pytest.mark.parametrize("form", [b"%s", b"%s\n", b"%s\r\n", b"\xef\xbb\xbf%s"], ids=str)
+def test_a_prompt_of_a_file_is_its_text(run: Run, tmp_path: Path, form: bytes) -> None:
+    """Without the mark before it, and the end of its line."""
+    (tmp_path / "prompt.txt").write_bytes(form % b"Once upon")
+    told = run("-f", str(tmp_path / "prompt.txt"), "-n", "4")
+    assert told.stdout == run("-p", "Once upon", "-n", "4").stdout and told.returncode == 0
+
+
 def test_a_healthy_run_prints_one_line_to_stderr(run: Run) -> None:
     result = run("-p", "Once upon a time", "-n", "5")
     lines = result.stderr.decode().splitlines()

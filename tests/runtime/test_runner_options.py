@@ -22,11 +22,25 @@ def test_help_goes_to_stdout(runner: Path) -> None:
     for option in ["--help", "-h"]:
         result = run(runner, option)
         assert result.returncode == 0 and result.stderr == ""
-        assert result.stdout.startswith("Usage: runner MODEL.pte -p TEXT [options]\n")
+        assert result.stdout.startswith("Usage: thimble-runner MODEL.pte -p TEXT [options]\n")
         assert all(len(line) <= 100 for line in result.stdout.splitlines())
 
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_what_cannot_be_printed_is_told(runner: Path, option: str) -> None:
+    for where, reason in (
+        (">/dev/full", "No space left on device"),
+        (">&-", "Bad file descriptor"),
+    ):
+        command = ["bash", "-c", f'"$@" {where}', "bash", runner, option]
+        told = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        assert (told.returncode, told.stderr) == (
+            1,
+            f"runner: cannot write to standard output: {reason}\n",
+        )
 
 
 def test_the_version_is_the_packages(runner: Path) -> None:
@@ -81,11 +95,11 @@ NUMBERS = [
     ),
 ]
 USES = [
-    ([], "no model was given: pass a .pte file: --help lists the options"),
+    ([], "no model was given: pass a .pte file: thimble-runner --help lists the options"),
     (
         ["model.pte"],
         "no prompt was given: pass -p TEXT, which may be empty, -f FILE, --chat, or, to a program "
-        "of tensors, --input and --output: --help lists the options",
+        "of tensors, --input and --output: thimble-runner --help lists the options",
     ),
     (
         ["model.pte", "-p", "Once", "--input", "x.npy"],
@@ -93,22 +107,42 @@ USES = [
         "model of language: pass one of both",
     ),
     (["model.pte", "--output", "=y.npy"], "--output is '=y.npy', but must be FILE or NAME=FILE"),
-    (["-p", "Once", "--"], "no model was given: pass a .pte file: --help lists the options"),
-    (["model.pte", "--prompt"], "--prompt needs a value: --help lists the options"),
+    (
+        ["-p", "Once", "--"],
+        "no model was given: pass a .pte file: thimble-runner --help lists the options",
+    ),
+    (["model.pte", "--prompt"], "--prompt needs a value: thimble-runner --help lists the options"),
     (["model.pte", "--json", ""], "--json needs a value"),
     (["model.pte", "--session="], "--session needs a value"),
+    *(
+        (
+            ["model.pte", "-p", "x", option, value],
+            f"{option} is -, which is not a file: name a file, such as /dev/stderr",
+        )
+        for option, value in (
+            *(("--json", "-"), ("--session", "-"), ("--etdump", "-")),
+            *(("--output", "-"), ("--output", "y=-")),
+        )
+    ),
+    *(
+        (
+            ["model.pte", option, b"caf\xe9"],
+            f"{option} is not UTF-8, at byte 4: convert the text, as with iconv",
+        )
+        for option in ("-p", "--prompt", "--stop", "--choice", "--system")
+    ),
     (
         ["model.pte", "-p", "x", "--adapter", "a", "--adapter", "b"],
         "--adapter is given as a and as b, but a model runs with one: give it once",
     ),
     (["model.pte", "--huge-pages=2"], "--huge-pages takes no value, but was given '2'"),
-    (["model.pte", "--fast"], "'--fast' is not an option: --help lists the options"),
-    (["model.pte", "-x"], "'-x' is not an option: --help lists the options"),
+    (["model.pte", "--fast"], "'--fast' is not an option: thimble-runner --help lists the options"),
+    (["model.pte", "-x"], "'-x' is not an option: thimble-runner --help lists the options"),
     (["model.pte", "--chat=yes"], "--chat takes no value, but was given 'yes'"),
     (
         ["model.pte", "-p", "Once", "upon"],
-        "'upon' is a second model after 'model.pte': pass one .pte file, and quote a prompt that "
-        "has spaces",
+        "'upon' belongs to no option, and the model is named already: pass a prompt with -p, in "
+        "quotes if it has spaces",
     ),
     *(
         (arguments, "--timestamps is 'words', but must be segment or word")
@@ -140,7 +174,7 @@ def test_a_model_may_follow_the_end_of_the_options(
             assert result.returncode == 0 and result.stdout
     refused = run(runner, *before, "--", "model.pte", "-n")
     assert refused.returncode == 2
-    assert refused.stderr.startswith("runner: '-n' is a second model after 'model.pte': ")
+    assert refused.stderr.startswith("runner: '-n' belongs to no option, and the model")
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), [*NUMBERS, *USES])

@@ -154,6 +154,8 @@ def test_every_interface_chooses(server: Server) -> None:
                 ("/v1/chat/completions", {"messages": USER}),
                 ("/v1/embeddings", {"input": "a"}),
                 ("/api/show", {}),
+                ("/api/show", {"model": ""}),
+                ("/tokenize", {"content": "a", "model": ""}),
             )
         ),
         (
@@ -319,7 +321,7 @@ def test_a_load_goes_on_when_its_request_has_timed_out(cpp_build: Path, pte: Pat
         ),
         (lambda pte: [pte, f"b={pte}", "--name", "c"], "--name is for one model"),
         (lambda pte: [pte, f"b={pte}", "--adapter", "c"], "--adapter is for one model"),
-        (lambda pte: [f"b={pte}x"], "x does not exist: give a .pte file"),
+        (lambda pte: [f"b={pte}x"], "x: name a .pte file that thimble-export wrote; thimble-run "),
         (lambda pte: [pte, "--max-memory", "2 apples"], "'2 apples' is not a valid size"),
         (
             lambda pte: [f"a={pte}", f"b={pte}", "--max-memory", "40M"],

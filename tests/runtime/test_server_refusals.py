@@ -39,6 +39,16 @@ def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.parametrize("named", [{}, {"model": None}, {"model": ""}, {"name": ""}], ids=str)
+def test_the_only_model_needs_no_name(server: Server, named: dict[str, Any]) -> None:
+    for path, body in (
+        ("/v1/completions", {"prompt": "a", "max_tokens": 1}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}),
+        ("/tokenize", {"content": "a"}),
+    ):
+        assert httpx.post(server.address + path, json={**body, **named}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
@@ -316,14 +326,14 @@ def test_a_port_in_use(cpp_build: Path, pte: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         outcome = CliRunner().invoke(main, ["serve", str(pte), "--port", str(port)])
-    said = f"runtime: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    said = f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
     assert (outcome.exit_code, outcome.stderr) == (2, said)
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["missing.pte"], "missing.pte does not exist"),
+        (["missing.pte"], "there is no file missing.pte: name a .pte"),
         (["{pte}", "--host", "0.0.0.0"], "give an --api-key"),
         (["{pte}", "--api-key", "é"], "--api-key must be"),
         (["{pte}", "--stall-timeout", "nan"], "must be numbers of seconds, not nan"),
@@ -341,4 +351,4 @@ def test_what_cannot_be_served(
     given = [argument.format(pte=pte, damaged=damaged) for argument in arguments]
     result = CliRunner().invoke(main, ["serve", *given, "--port", "0"])
     assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
-    assert re.search(f"runtime: .*({sentence})", result.stderr)
+    assert re.search(f"Error: .*({sentence})", result.stderr)

@@ -81,7 +81,7 @@ def test_refusals(cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path) -> Non
 def test_a_library_that_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime.watch, "BUILD_DIR", tmp_path)
     monkeypatch.setattr(runtime.watch, "_library", runtime.watch._library.__wrapped__)
-    with pytest.raises(RunnerError, match="is not built: run python -m runtime build"):
+    with pytest.raises(RunnerError, match="is not built: run thimble-runtime build"):
         WatchedProgram(tmp_path / "model.pte", VOCABULARY)
 
 

@@ -91,7 +91,7 @@ def test_a_port_that_is_in_use() -> None:
 def test_modules_that_are_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in a wheel, which cannot build, but was not asked to."""
     monkeypatch.setattr("runtime.build.BUILD_DIR", PACKAGED)
-    sentence = "the browser's runner is built from a checkout; there run python -m runtime build "
+    sentence = "the browser's runner is built from a checkout; there run thimble-runtime build "
     with pytest.raises(BuildError, match=f"thimble.wasm is missing: {sentence}--target wasm32"):
         find_site(tmp_path)
 

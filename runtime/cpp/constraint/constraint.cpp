@@ -46,6 +46,14 @@ Result<Grammar::Node> parse(const ConstraintText& text, const TokenNames& tokens
 
 }  // namespace
 
+Status check_constraint(const ConstraintText& text) {
+  const bool names_tokens = text.kind == Kind::kGrammar && text.text.find('<') != text.text.npos;
+  if (text.kind == Kind::kNone || names_tokens) return {};
+  Grammar grammar;
+  SchemaReading reading{text.relax, {}};
+  return parse(text, TokenNames({}, {}, {}, 0), &grammar, &reading).status();
+}
+
 Result<Program> compile_constraint(const ConstraintText& text, const TokenNames& tokens,
                                    SchemaReading* reading) {
   Grammar grammar;

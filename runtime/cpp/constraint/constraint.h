@@ -37,6 +37,9 @@ struct ConstraintText {
 Result<Program> compile_constraint(const ConstraintText& text, const TokenNames& tokens,
                                    SchemaReading* reading);
 
+/// Whether a constraint's text reads, before there is a model whose tokens it may name.
+Status check_constraint(const ConstraintText& text);
+
 /// A compiled constraint for the tokens of a vocabulary, with all that is kept from one answer to
 /// the next. One thread at a time may use it.
 class Constraint {

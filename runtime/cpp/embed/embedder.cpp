@@ -25,7 +25,7 @@ Status Embedder::load_texts() {
   if (tokenizer.empty() || settings.empty()) {
     return Status::error(file_.path() + " has no " +
                          (tokenizer.empty() ? "tokenizer" : "settings of embeddings") +
-                         ": export it with python -m exporter");
+                         ": export it with thimble-export");
   }
   Result<Tokenizer> read = Tokenizer::load(bytes_of(tokenizer), tokenizer.size());
   if (!read.ok()) return Status::error("cannot load " + file_.path() + ": " + read.message());

@@ -230,7 +230,7 @@ Result<std::unique_ptr<SoundReader>> SoundReader::load(TensorProgram& program) {
   }
   const std::string_view waveform = program.named_data("thimble.waveform");
   if (waveform.empty()) {
-    return Status::error("it is not a model that hears: export one with python -m exporter");
+    return Status::error("it is not a model that hears: export one with thimble-export");
   }
   const Result<WaveformSettings> settings =
       WaveformSettings::load(bytes_of(waveform), waveform.size());

@@ -44,7 +44,7 @@ Status Transcriber::load_settings() {
   if (!detector.ok()) return detector.status();
   detector_ = std::move(*detector);
   if (tokenizer.empty() || settings.empty()) {
-    return Status::error("it is not a model that hears: export one with python -m exporter");
+    return Status::error("it is not a model that hears: export one with thimble-export");
   }
   Result<Tokenizer> read = Tokenizer::load(bytes_of(tokenizer), tokenizer.size());
   if (!read.ok()) return read.status();

@@ -44,14 +44,14 @@ Status LoadedMethod::read_constant(const char* name, int64_t* value) {
     return {};
   }
   return Status::error(path() + " has no positive number " + name +
-                       ": export it with python -m exporter");
+                       ": export it with thimble-export");
 }
 
 Status LoadedMethod::read_constants() {
   if (!named_data("thimble.transcription").empty()) {
     return Status::error(path() +
                          " is a model that hears, not of language: give it sound, with "
-                         "the runner's --audio or Python's Transcriber");
+                         "thimble-runner --audio or Python's Transcriber");
   }
   const std::pair<const char*, int64_t*> numbers[] = {{"get_max_seq_len", &max_seq_len_},
                                                       {"get_max_context_len", &max_context_len_},
@@ -79,20 +79,22 @@ void LoadedMethod::read_sampling() {
 
 Status LoadedMethod::no_method() const {
   return Status::error(path() + " has no method " + method_ +
-                       "(tokens, input_pos) -> logits: export it with python -m exporter");
+                       "(tokens, input_pos) -> logits: export it with thimble-export");
 }
 
 /// Of a file whose method is as another command has it.
 Status LoadedMethod::other_signature(const MethodMeta& meta) const {
   if (signature_ == Signature::kLogits && meta.num_inputs() == 1) {
-    return Status::error(path() +
-                         " embeds texts and generates none: use runner --embed, or Embedder in "
-                         "Python");
+    return Status::error(
+        path() +
+        " embeds texts and generates none: use thimble-runner --embed, or Embedder in "
+        "Python");
   }
   if (signature_ == Signature::kRow && meta.num_inputs() == 2) {
-    return Status::error(path() +
-                         " generates text and embeds none: use runner -p or --chat, or Runner in "
-                         "Python");
+    return Status::error(
+        path() +
+        " generates text and embeds none: use thimble-runner -p or --chat, or Runner in "
+        "Python");
   }
   return no_method();
 }
@@ -164,7 +166,7 @@ Result<const float*> LoadedMethod::execute(const std::vector<int64_t>& tokens, i
   if (outputs->size() != 1 || !outputs->front().isTensor() ||
       outputs->front().toTensor().numel() != width_) {
     return Status::error("the output of the method " + method_ + " is not (1, " +
-                         std::to_string(width_) + "): export it with python -m exporter");
+                         std::to_string(width_) + "): export it with thimble-export");
   }
   return outputs->front().toTensor().const_data_ptr<float>();
 }

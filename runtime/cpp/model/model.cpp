@@ -30,7 +30,7 @@ Result<std::shared_ptr<Model>> Model::load(Result<PteFile> file, const LoadOptio
 Status Model::load_tokenizer() {
   const std::string_view blob = program_->named_data("thimble.tokenizer");
   if (blob.empty()) {
-    return Status::error(file_.path() + " has no tokenizer: export it with python -m exporter");
+    return Status::error(file_.path() + " has no tokenizer: export it with thimble-export");
   }
   Result<Tokenizer> tokenizer = Tokenizer::load(bytes_of(blob), blob.size());
   if (!tokenizer.ok()) {

@@ -78,19 +78,26 @@ PteFile& PteFile::operator=(PteFile&& other) noexcept {
 
 Status PteFile::map() {
   using Error = platform::MappedFile::Error;
-  const std::string name_another = ": name a .pte file that python -m exporter wrote";
+  const std::string name_another = ": name a .pte file that thimble-export wrote";
+  // What may be a model's name, or its checkpoint.
+  const bool is_program = path_.size() > 4 && path_.compare(path_.size() - 4, 4, ".pte") == 0;
+  const std::string or_export =
+      name_another + (is_program ? "" : "; thimble-run " + path_ + " exports a model and runs it");
   std::string reason;
   switch (mapping_.open(path_, &reason)) {
     case Error::kNone:
       break;
     case Error::kCannotOpen:
+      if (platform::file_kind(path_) == platform::FileKind::kAbsent) {
+        return Status::error("there is no file " + path_ + or_export);
+      }
       return Status::error("cannot open " + path_ + ": " + reason + name_another);
     case Error::kDirectory:
-      return Status::error(path_ + " is a directory" + name_another);
+      return Status::error(path_ + " is a directory" + or_export);
     case Error::kNotAFile:
       return Status::error(path_ + " is not a file" + name_another);
     case Error::kEmpty:
-      return Status::error(path_ + " is empty: export it again with python -m exporter");
+      return Status::error(path_ + " is empty: export it again with thimble-export");
     case Error::kCannotMap:
       return Status::error("cannot map " + path_ + " into memory: " + reason);
   }
@@ -112,8 +119,8 @@ Status PteFile::missing_record() const {
                          ": copy or export it again");
   }
   return Status::error(path_ +
-                       " is not a Thimble program (no integrity record): export it with python -m "
-                       "exporter");
+                       " is not a Thimble program (no integrity record): export it with "
+                       "thimble-export");
 }
 
 Status PteFile::read_record() {

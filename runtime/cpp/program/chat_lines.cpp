@@ -9,6 +9,7 @@
 #include "program/interrupt.h"
 #include "program/picture_files.h"
 #include "program/standard_output.h"
+#include "program/text_file.h"
 #include "runner/chat.h"
 
 namespace thimble {
@@ -72,6 +73,10 @@ class LineChat {
  private:
   /// Returns whether the line was accepted; an error if the chat cannot continue.
   Result<bool> take(const std::string& line) {
+    if (const Status status = check_utf8("the message", line); !status.ok()) {
+      say(status.message());
+      return false;
+    }
     const bool slash = line[0] == '/', two = slash && line.size() > 1 && line[1] == '/';
     if (slash && !two) return obey(line);
     const Result<Chat::Question> question =

@@ -11,6 +11,7 @@
 #include "embed/embedder.h"
 #include "program/recording_signal.h"
 #include "program/standard_output.h"
+#include "program/text_file.h"
 
 namespace thimble {
 namespace {
@@ -34,6 +35,10 @@ class Lines {
   Lines(Embedder& embedder, const Options& options) : embedder_(embedder), options_(options) {}
 
   Status embed(const std::vector<std::string>& lines) {
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const std::string name = "text " + std::to_string(texts_ + static_cast<int64_t>(i) + 1);
+      if (Status status = check_utf8(name, lines[i]); !status.ok()) return status;
+    }
     const std::vector<std::string_view> texts(lines.begin(), lines.end());
     std::vector<float> rows(texts.size() * embedder_.width());
     EmbeddingCounts counts;

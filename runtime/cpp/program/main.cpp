@@ -34,7 +34,14 @@ constexpr int kFailed = 1, kBadUse = 2, kSignalled = 128;
 
 int fail(const Status& status, int code) {
   say_error(status);
-  return code;
+  return is_of_output(status) ? kFailed : code;
+}
+
+/// Returns the exit code.
+int print(const std::string& text) {
+  StandardOutput output;
+  output.write(text);
+  return output.status().ok() ? 0 : fail(output.status(), kFailed);
 }
 
 Result<int> continue_prompt(Runner& runner, const Options& options,
@@ -80,6 +87,17 @@ Status check_outputs(const Options& options) {
     if (status.ok() && !path.empty()) status = platform::check_writable(path);
   }
   return status;
+}
+
+/// Fails if what stands beside the model cannot be read: that may take long to load.
+Status check_inputs(const Options& options) {
+  Status status = check_constraint(options.constraint);
+  for (const std::string& path : options.images) {
+    platform::MappedFile file;
+    if (status.ok()) status = open_picture(path, &file);
+  }
+  if (!status.ok() || options.draft.empty() || options.draft == kDraftNgram) return status;
+  return PteFile::open(options.draft, options.load.signer).status();
 }
 
 Status verify(const std::string& model, const std::string& signer) {
@@ -144,6 +162,7 @@ void use_file_settings(Runner& runner, const Options& options, GenerateOptions* 
 int run(const Options& options) {
   Status status = check_names(options);
   if (status.ok()) status = check_outputs(options);
+  if (status.ok()) status = check_inputs(options);
   if (!status.ok()) return fail(status, kBadUse);
   if (options.verify) {
     status = verify(options.model, options.load.signer);
@@ -207,14 +226,8 @@ int run(const Options& options) {
 int run_command(int argc, char** argv) {
   const Result<Options> options = parse_options(argc, argv);
   if (!options.ok()) return fail(options.status(), kBadUse);
-  if (options->help) {
-    std::fputs(usage().c_str(), stdout);
-    return 0;
-  }
-  if (options->version) {
-    std::fputs(version_text().c_str(), stdout);
-    return 0;
-  }
+  if (options->help) return print(usage());
+  if (options->version) return print(version_text());
   return run(*options);
 }
 

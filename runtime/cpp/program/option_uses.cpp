@@ -41,7 +41,7 @@ Work work_of(const Options& options, const Uses& uses) {
 
 /// Whether options that go with the work go with each other, and none is missing.
 Status check_together(const Options& options) {
-  const std::string hint = ": --help lists the options";
+  const std::string hint = ": thimble-runner --help lists the options";
   if (options.model.empty()) return Status::error("no model was given: pass a .pte file" + hint);
   if (options.embed && options.chat) {
     return Status::error("--embed and --chat contradict each other: pass one of them" + hint);

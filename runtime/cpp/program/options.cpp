@@ -15,7 +15,6 @@
 #include "program/option_values.h"
 #include "program/text_file.h"
 #include "sound/pcm.h"
-#include "tokenizer/utf8.h"
 
 namespace thimble {
 namespace {
@@ -42,6 +41,24 @@ Option text(const std::string& name, std::string* value) {
             *value = text;
             return Status();
           }};
+}
+
+/// An option whose value is text, which must be UTF-8.
+Option of_utf8(Option option) {
+  option.read = [read = std::move(option.read)](const std::string& name, const std::string& text) {
+    Status status = check_utf8(name, text);
+    return status.ok() ? read(name, text) : status;
+  };
+  return option;
+}
+
+/// A file that is written, beside standard output, which has the answer.
+Option output_file(Option option) {
+  option.read = [read = std::move(option.read)](const std::string& name, const std::string& text) {
+    if (text != "-" && text.substr(text.find('=') + 1) != "-") return read(name, text);
+    return Status::error(name + " is -, which is not a file: name a file, such as /dev/stderr");
+  };
+  return option;
 }
 
 /// A text that is given once: export takes several adapters, but a model runs with one.
@@ -152,18 +169,22 @@ Option constraint_file(const std::string& name, ConstraintText::Kind kind, Optio
   return {name, "", true, [=](const std::string& name, const std::string& path) {
             Result<std::string> text = read_text_file(path);
             if (!text.ok()) return Status::error(name + ": " + text.message());
-            constexpr std::string_view kMark = "\xEF\xBB\xBF";  // as some editors begin UTF-8
-            if (text->compare(0, kMark.size(), kMark) == 0) text->erase(0, kMark.size());
             return set_constraint(name, {kind, std::move(*text)}, options);
           }};
 }
 
-/// The prompt from a file or, for "-", from standard input; a line feed at its end is the file's.
+/// The prompt from a file or, for "-", from standard input; a line's end is the file's.
 Option prompt_file(const std::string& name, std::string_view short_name, Options* options) {
   return {name, short_name, true, [options](const std::string& name, const std::string& path) {
-            Result<std::string> text = read_text_file(path == "-" ? "/dev/stdin" : path);
-            if (!text.ok()) return Status::error(name + ": " + text.message());
-            if (!text->empty() && text->back() == '\n') text->pop_back();
+            const bool is_input = path == "-";
+            Result<std::string> text = is_input ? read_input_text() : read_text_file(path);
+            Status status = text.status();
+            if (status.ok()) status = check_utf8(is_input ? "standard input" : path, *text);
+            if (!status.ok() && is_input) return status;
+            if (!status.ok()) return Status::error(name + ": " + status.message());
+            for (const char end : {'\n', '\r'}) {
+              if (!text->empty() && text->back() == end) text->pop_back();
+            }
             options->prompt = std::move(*text);
             return Status();
           }};
@@ -183,17 +204,14 @@ Option choice(const std::string& name, Options* options) {
           }};
 }
 
-/// Each use adds one, in some form.
-Option each(const std::string& name, std::vector<std::string>* values,
-            std::string (*form)(std::string_view)) {
-  return {name, "", true, [values, form](const std::string& name, const std::string& text) {
+/// Each use adds one.
+Option each(const std::string& name, std::vector<std::string>* values) {
+  return {name, "", true, [values](const std::string& name, const std::string& text) {
             if (text.empty()) return Status::error(name + " needs a value");
-            values->push_back(form(text));
+            values->push_back(text);
             return Status();
           }};
 }
-
-std::string as_given(std::string_view text) { return std::string(text); }
 
 /// Each use adds a file, as FILE or NAME=FILE: a name has neither a slash nor a dot.
 Option tensor_file(const std::string& name, std::vector<NamedFile>* files) {
@@ -233,10 +251,10 @@ std::vector<Option> all_options(Options* options) {
   using Kind = ConstraintText::Kind;
   GenerateOptions& answer = options->answer;
   std::vector<Option> all = {
-      maybe_empty("--prompt", "-p", &options->prompt),
+      of_utf8(maybe_empty("--prompt", "-p", &options->prompt)),
       prompt_file("--prompt-file", "-f", options),
       bias("--logit-bias", &answer.sampler.changes),
-      each("--stop", &answer.output.stop, with_valid_utf8),
+      of_utf8(each("--stop", &answer.output.stop)),
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
       integer("--threads", "", 1, kMaxThreads, &options->load.threads),
       cache_type("--kv-cache", &options->load.cache_type),
@@ -249,7 +267,7 @@ std::vector<Option> all_options(Options* options) {
          return set_constraint(name, {Kind::kJsonSchema, "{\"type\": \"object\"}"}, options);
        }},
       constraint_text("--regex", Kind::kRegex, options),
-      choice("--choice", options),
+      of_utf8(choice("--choice", options)),
       constraint_text("--grammar", Kind::kGrammar, options),
       constraint_file("--grammar-file", Kind::kGrammar, options),
       word("--schema-unsupported", {"refuse", "relax"},
@@ -257,24 +275,18 @@ std::vector<Option> all_options(Options* options) {
       one_text("--adapter", &options->adapter),
       text("--draft", &options->draft),
       tensor_file("--input", &options->inputs),
-      tensor_file("--output", &options->outputs),
+      output_file(tensor_file("--output", &options->outputs)),
       text("--method", &options->method),
-      text("--session", &options->session),
-      {"--etdump", "", true,
-       [options](const std::string& name, const std::string& path) {
-         if (path.empty()) return Status::error(name + " needs a value");
-         options->etdump = path;
-         options->load.record = true;
-         return Status();
-       }},
-      text("--json", &options->json),
-      text("--system", &options->system),
+      output_file(text("--session", &options->session)),
+      output_file(text("--etdump", &options->etdump)),
+      output_file(text("--json", &options->json)),
+      of_utf8(text("--system", &options->system)),
       flag("--chat", &options->chat),
       flag("--embed", &options->embed),
-      maybe_empty("--prompt-name", "", &options->prompt_name),
-      each("--audio", &options->audio, as_given),
+      of_utf8(maybe_empty("--prompt-name", "", &options->prompt_name)),
+      each("--audio", &options->audio),
       integer("--raw", "", 1, kMostRate, &options->raw_rate),
-      each("--image", &options->images, as_given),
+      each("--image", &options->images),
       text("--language", &options->language),
       text("--task", &options->task),
       text("--format", &options->format),
@@ -332,8 +344,9 @@ Result<Options> parse_options(int argc, const char* const* argv) {
       if (!options.model.empty()) {
         Status status = check_words(known, argv, {model_at, i});
         if (!status.ok()) return status;
-        return Status::error("'" + argument + "' is a second model after '" + options.model +
-                             "': pass one .pte file, and quote a prompt that has spaces");
+        return Status::error("'" + argument +
+                             "' belongs to no option, and the model is named already: "
+                             "pass a prompt with -p, in quotes if it has spaces");
       }
       options.model = argument;
       model_at = i;
@@ -343,7 +356,8 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     const std::string name = argument.substr(0, equals);
     const Option* option = find(known, name);
     if (option == nullptr) {
-      return Status::error("'" + name + "' is not an option: --help lists the options");
+      return Status::error("'" + name +
+                           "' is not an option: thimble-runner --help lists the options");
     }
     std::string value;
     if (equals != std::string::npos) value = argument.substr(equals + 1);
@@ -352,7 +366,8 @@ Result<Options> parse_options(int argc, const char* const* argv) {
       return Status::error(name + " takes no value, but was given '" + value + "'");
     }
     if (option->takes_value && equals == std::string::npos) {
-      if (++i == argc) return Status::error(name + " needs a value: --help lists the options");
+      if (++i == argc)
+        return Status::error(name + " needs a value: thimble-runner --help lists the options");
       value = argv[i];
     }
     if (equals == std::string::npos && i + 1 < argc &&
@@ -364,6 +379,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     given.push_back(option->name);
   }
   options.constraint.relax = options.relax;
+  options.load.record = !options.etdump.empty();
   if (options.help || options.version) return options;
   Status status = check_uses(options, given);
   if (!status.ok()) return status;

@@ -12,6 +12,7 @@ namespace thimble {
 namespace {
 
 constexpr char kNoReader[] = "standard output has no reader";
+constexpr char kCannotWrite[] = "cannot write to standard output: ";
 
 }  // namespace
 
@@ -25,11 +26,14 @@ bool StandardOutput::write(std::string_view text) {
     } else if (errno == EPIPE) {
       status_ = Status::error(kNoReader);
     } else {
-      status_ =
-          Status::error(std::string("cannot write to standard output: ") + std::strerror(errno));
+      status_ = Status::error(std::string(kCannotWrite) + std::strerror(errno));
     }
   }
   return status_.ok() && !given_up_;
+}
+
+bool is_of_output(const Status& status) {
+  return status.message() == kNoReader || status.message().rfind(kCannotWrite, 0) == 0;
 }
 
 void say_error(const Status& status) {

@@ -25,6 +25,9 @@ class StandardOutput {
   bool given_up_ = false;
 };
 
+/// Whether an error is that standard output failed, or has no reader anymore.
+bool is_of_output(const Status& status);
+
 /// Writes an error to standard error; that standard output has no reader anymore is none to tell,
 /// as behind `| head -1`.
 void say_error(const Status& status);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/status.h"
 
@@ -8,5 +9,12 @@ namespace thimble {
 
 /// Returns the text of a file that an option names.
 Result<std::string> read_text_file(const std::string& path);
+
+/// Returns the text of standard input.
+Result<std::string> read_input_text();
+
+/// Fails if a text is not UTF-8.
+/// \param name what the sentence calls it.
+Status check_utf8(const std::string& name, std::string_view text);
 
 }  // namespace thimble

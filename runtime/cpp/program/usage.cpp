@@ -5,14 +5,14 @@ namespace thimble {
 namespace {
 
 constexpr const char* kFirst =
-    "Usage: runner MODEL.pte -p TEXT [options]\n"
-    "       runner MODEL.pte --chat [options]\n"
-    "       runner MODEL.pte --embed [options] < TEXTS\n"
-    "       runner MODEL.pte --image FILE -p TEXT [options]\n"
-    "       runner MODEL.pte --audio FILE.wav [options]\n"
-    "       runner MODULE.pte --input FILE.npy --output FILE.npy [options]\n"
+    "Usage: thimble-runner MODEL.pte -p TEXT [options]\n"
+    "       thimble-runner MODEL.pte --chat [options]\n"
+    "       thimble-runner MODEL.pte --embed [options] < TEXTS\n"
+    "       thimble-runner MODEL.pte --image FILE -p TEXT [options]\n"
+    "       thimble-runner MODEL.pte --audio FILE.wav [options]\n"
+    "       thimble-runner MODULE.pte --input FILE.npy --output FILE.npy [options]\n"
     "\n"
-    "Runs a language model, or any other module, that python -m exporter wrote. Text goes to\n"
+    "Runs a language model, or any other module, that thimble-export wrote. Text goes to\n"
     "standard output, everything else to standard error.\n"
     "\n"
     "  -p, --prompt TEXT    the text to continue; if empty, the model begins a text. It is taken\n"

@@ -84,6 +84,16 @@ void append_utf8(uint32_t point, std::string* text) {
   }
 }
 
+size_t valid_utf8_length(std::string_view bytes) {
+  size_t length = 0;
+  while (length < bytes.size()) {
+    const Utf8Scan scan = scan_utf8(bytes.substr(length));
+    if (scan.kind != Utf8Kind::kWhole) break;
+    length += scan.length;
+  }
+  return length;
+}
+
 std::string with_valid_utf8(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size());

@@ -61,6 +61,9 @@ size_t skip_white_space_back(std::string_view text, size_t begin, size_t positio
 /// Appends a code point, which must be below 0x110000.
 void append_utf8(uint32_t point, std::string* text);
 
+/// How many bytes at the beginning are UTF-8.
+size_t valid_utf8_length(std::string_view bytes);
+
 /// `bytes` with everything that is not UTF-8 replaced by U+FFFD.
 std::string with_valid_utf8(std::string_view bytes);
 

@@ -79,7 +79,7 @@ int thimble_watch_call(thimble_watched* watched, const int64_t* tokens, int64_t 
       outputs->front().toTensor().scalar_type() != ScalarType::Float ||
       outputs->front().toTensor().numel() != width) {
     return fail("the output of " + watched->path + " is not float32 (1, " + std::to_string(width) +
-                    "): export it with python -m exporter",
+                    "): export it with thimble-export",
                 error, error_size);
   }
   std::copy_n(outputs->front().toTensor().const_data_ptr<float>(), width, row);
