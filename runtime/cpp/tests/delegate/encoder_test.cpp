@@ -4,13 +4,13 @@
 #include <cstring>
 
 #include "kernels/select/cpu_features.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::encoder_test {
 namespace {
 
-using namespace thimble;
 using test::expect;
 using test::LoadedModel;
 using test::same_bits;
@@ -265,15 +265,13 @@ const test::Damage kDamages[] = {
 
 bool damaged_programs() { return test::all_are_refused(EncoderModel(kForms[0]).program, kDamages); }
 
-}  // namespace
+const test::Suite suite("encoder", {{"several_texts_are_each_alone", several_texts_are_each_alone},
+                                    {"an_activation_in_a_linear_is_one_behind_it",
+                                     an_activation_in_a_linear_is_one_behind_it},
+                                    {"attention_as_it_is_defined", attention_as_it_is_defined},
+                                    {"pooling_as_it_is_defined", pooling_as_it_is_defined},
+                                    {"what_is_no_text", what_is_no_text},
+                                    {"damaged_programs", damaged_programs}});
 
-int main(int argc, char** argv) {
-  const test::Case cases[] = {
-      {"several_texts_are_each_alone", several_texts_are_each_alone},
-      {"an_activation_in_a_linear_is_one_behind_it", an_activation_in_a_linear_is_one_behind_it},
-      {"attention_as_it_is_defined", attention_as_it_is_defined},
-      {"pooling_as_it_is_defined", pooling_as_it_is_defined},
-      {"what_is_no_text", what_is_no_text},
-      {"damaged_programs", damaged_programs}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::encoder_test

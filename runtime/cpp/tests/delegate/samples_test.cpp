@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "kernels/select/cpu_features.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::samples_test {
 namespace {
 
-using namespace thimble;
 using test::expect;
 using test::same_bits;
 
@@ -377,13 +377,12 @@ bool damaged_programs() {
          test::all_are_refused(SoundModel(kMostRows).program, kSoundDamages);
 }
 
-}  // namespace
+const test::Suite suite("samples",
+                        {{"several_samples_are_each_alone", several_samples_are_each_alone},
+                         {"windows_see_what_is_inside", windows_see_what_is_inside},
+                         {"shorter_sounds_are_as_if_exported_so",
+                          shorter_sounds_are_as_if_exported_so},
+                         {"damaged_programs", damaged_programs}});
 
-int main(int argc, char** argv) {
-  const test::Case cases[] = {
-      {"several_samples_are_each_alone", several_samples_are_each_alone},
-      {"windows_see_what_is_inside", windows_see_what_is_inside},
-      {"shorter_sounds_are_as_if_exported_so", shorter_sounds_are_as_if_exported_so},
-      {"damaged_programs", damaged_programs}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::samples_test
