@@ -4,8 +4,10 @@ decomposition of a program would make it again, a tenth of a module's export."""
 import functools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 from unittest.mock import patch
 
+import torch
 from torch.export import decomp_utils, exported_program
 
 _LIST = "_collect_all_valid_cia_ops"
@@ -13,9 +15,17 @@ _LIST = "_collect_all_valid_cia_ops"
 
 @contextmanager
 def composites_listed_once() -> Iterator[None]:
-    """Within it, the list is that of the first decomposition. What is registered later is not in
-    it, and is decomposed as PyTorch says."""
-    once = functools.cache(getattr(exported_program, _LIST))
+    """Within it, the list is made once, and again when a library has registered more operators."""
+    collect = getattr(exported_program, _LIST)
+
+    @functools.cache
+    def listed(registered: frozenset[str]) -> Any:
+        return collect()
+
+    def once() -> Any:
+        names = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+        return listed(frozenset(names))
+
     with ExitStack() as stack:
         for module in (exported_program, decomp_utils):
             stack.enter_context(patch.object(module, _LIST, once))

@@ -9,7 +9,7 @@ import click
 
 from delegates import DelegateError
 from exporter.capture.lean_imports import without_collection
-from exporter.command_line.interruption import nothing_to_clean_up
+from exporter.command_line.interruption import nothing_to_clean_up, raise_if_interrupted
 from exporter.command_line.quiet import silence_native_noise
 from exporter.command_line.waiting import wait_briefly
 from exporter.commands.display import Display
@@ -56,5 +56,6 @@ def working() -> Iterator[Display]:
             with display:
                 yield display
         except _ERRORS as error:
+            raise_if_interrupted()  # a module's own code may have met the signal
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1 if display.began_work else 2)

@@ -121,6 +121,7 @@ def _export(directory: Path, options: HearingOptions, listener: Listener) -> Mod
     )
 
     def make() -> Mapping[str, Made]:
+        listener.stage("load")
         model = source.load()
         if stock:
             # Only our delegate has them, and groups of 8 bits.

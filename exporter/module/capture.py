@@ -59,16 +59,18 @@ def keep_inputs(program: ExportedProgram) -> ExportedProgram:
 
 @torch.no_grad()
 def run_eagerly(made: Made) -> None:
-    """Runs the module once on its example inputs, and leaves its state as it was.
+    """Runs the module on its example and its calibration inputs, and leaves its state as it was.
 
     Raises:
-        ExportError: the module fails on them; the sentence has the line.
+        ExportError: the module fails on one; the sentence has the line.
     """
-    with state_kept(made.module):
-        try:
-            made.inputs.call(made.module)
-        except Exception as error:
-            raise failure("The module fails on its own example inputs", error) from error
+    calibration = {f"calibration[{index}]": one for index, one in enumerate(made.calibration)}
+    for title, inputs in {"its own example inputs": made.inputs, **calibration}.items():
+        with state_kept(made.module):
+            try:
+                inputs.call(made.module)
+            except (Exception, SystemExit) as error:
+                raise failure(f"The module fails on {title}", error) from error
 
 
 def check_nothing_is_random(program: ExportedProgram) -> None:

@@ -26,8 +26,8 @@ def explain_module(
     """
     delegates = get_delegates(options.delegate)
     check_takes_modules(delegates)
-    listener.stage("capture")
     made = make_methods(options.source)
+    listener.stage("capture")
     methods: dict[str, Method] = {}
     shapes = {}
     for name, one in made.items():

@@ -83,8 +83,9 @@ def export_made(
     check_takes_modules(delegates)
     check_outputs(options.out, options.etrecord, [source])
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
+        made = make()
         listener.stage("capture")
-        methods = _captured(make())
+        methods = _captured(made)
         tried = {name: samples_of(method) for name, method in methods.items()}
         if options.quant != "none":
             listener.stage("quantize")

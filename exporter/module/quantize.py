@@ -101,6 +101,7 @@ def quantize_made(
     if not layers:
         return None
     given = list(made.calibration) or [made.inputs]
+    _refuse_nan(given)
     fitted, held = _divided(given)
     floats = [_run(made.module, made.module, inputs) for inputs in held]
     fixed = _unfit(made, program, linears)
@@ -137,6 +138,19 @@ def quantize_made(
     return Quantized(
         integers, run, report, quality, _note(quant, quality, kept, fixed, ranked, made)
     )
+
+
+def _refuse_nan(given: Sequence[Inputs]) -> None:
+    """
+    Raises:
+        ExportError: an input holds a NaN: neither ranges nor quality can be measured on it.
+    """
+    for index, inputs in enumerate(given):
+        if any(leaf.isnan().any() for leaf in inputs.leaves()):
+            raise ExportError(
+                f"calibration[{index}] (without any, the example) holds a NaN, on which integers "
+                "cannot be calibrated; return inputs without."
+            )
 
 
 def _divided(given: Sequence[Inputs]) -> tuple[list[Inputs], list[Inputs]]:

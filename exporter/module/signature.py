@@ -13,19 +13,8 @@ from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 
 from exporter.errors import ExportError
 from exporter.module.source import Made
+from exporter.module.types import check_type
 
-TYPES = {
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.float16: "float16",
-    torch.bfloat16: "bfloat16",
-    torch.int64: "int64",
-    torch.int32: "int32",
-    torch.int16: "int16",
-    torch.int8: "int8",
-    torch.uint8: "uint8",
-    torch.bool: "bool",
-}
 UNBOUNDED = 1 << 31  # more than a size of a tensor
 
 
@@ -115,14 +104,9 @@ def signature_of(name: str, program: ExportedProgram, made: Made) -> Signature:
 
 
 def _spec(name: str, value: Any, program: ExportedProgram, names: Mapping[Any, str]) -> TensorSpec:
-    if not isinstance(value, Tensor) or value.dtype not in TYPES:
-        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise ExportError(
-            f"{name} is {kind}, which a program cannot take or return; use one of "
-            f"{', '.join(TYPES.values())}."
-        )
+    type = check_type(name, value.dtype if isinstance(value, Tensor) else value.__class__)
     sizes = tuple(_size(size, program, names) for size in value.shape)
-    return TensorSpec(name, TYPES[value.dtype], sizes)
+    return TensorSpec(name, type, sizes)
 
 
 def _size(size: Any, program: ExportedProgram, names: Mapping[Any, str]) -> Size:

@@ -18,6 +18,7 @@ from delegates.methods import FORWARD
 from exporter.errors import ExportError
 from exporter.module.shorter import Shorter
 from exporter.module.source_name import SourceName
+from exporter.module.types import check_type
 
 _PARTS = ("module", "inputs", "dynamic_shapes", "calibration")
 _RETURNS = (
@@ -86,7 +87,7 @@ def make_methods(source: SourceName) -> dict[str, Made]:
         )
     try:
         made = make()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise failure(f"{source.function}() of {source.path.name} failed", error) from error
     if not _is_methods(made):
         return {FORWARD: _read(str(source), made)}
@@ -124,7 +125,9 @@ def _read(where: str, made: Any) -> Made:
 
 def failure(what: str, error: BaseException) -> ExportError:
     """Returns the sentence for an error that the user's code raised, with the user's line."""
-    message = next(iter(str(error).strip().splitlines()), "") or "no message"
+    lines = [one.strip() for one in str(error).splitlines() if one.strip()] or ["no message"]
+    of_torch = type(error).__module__.startswith("torch")  # its further lines are of its own code
+    message = lines[0] if of_torch else " ".join(lines)
     line = user_line(error)
     where = f" at {line}" if line else ""
     return ExportError(f"{what}{where}: {type(error).__name__}: {message.rstrip('.')}.")
@@ -164,7 +167,7 @@ def _import(source: SourceName) -> Any:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise failure(f"{path} cannot be imported", error) from error
     return module
 
@@ -200,6 +203,7 @@ def _read_inputs(where: str, module: nn.Module, given: Any, what: str) -> Inputs
                     f"{where}: {what} have {_shown(leaf)} for {name}, but a program takes only "
                     "tensors; set it in the module, or make it a tensor."
                 )
+            check_type(name, leaf.dtype)
     # ExecuTorch exports an example with other strides, and then fails to run the file.
     leaves = [leaf.detach().contiguous().clone() for leaf in read.leaves()]
     return read.with_leaves(leaves)

@@ -9,7 +9,7 @@ from executorch.exir import EdgeCompileConfig, to_edge
 from support.odd_models import captured_odd, random_decoder
 from support.tiers import checked, soaked
 from torch import Tensor, nn
-from torch.export import Dim, ExportedProgram, export
+from torch.export import Dim, ExportedProgram, export, exported_program
 from torch.fx import Node
 
 from delegates import get_delegates
@@ -114,3 +114,15 @@ def test_a_module_without_executorchs_first_trace(
         found = lowered()
     monkeypatch.setattr(Functional, "run_decompositions", ExportedProgram.run_decompositions)
     assert described(found) == described(lowered())
+
+
+def test_the_list_of_composites_has_what_is_registered_later() -> None:
+    """torchao's operators are, when integers are lowered; XNNPACK takes them whole."""
+    with composites_listed_once():
+        before = exported_program._collect_all_valid_cia_ops()
+        assert exported_program._collect_all_valid_cia_ops() is before
+        with torch.library._scoped_library("thimble_later", "DEF") as library:
+            library.define("twice(Tensor x) -> Tensor")
+            library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
+            later = exported_program._collect_all_valid_cia_ops()
+            assert later - before == {torch.ops.thimble_later.twice.default}

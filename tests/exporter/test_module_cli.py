@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import support.module_integers as integers
+import support.module_traps as traps
 from click.testing import CliRunner, Result
 
 from exporter.commands.cli import main
 
-SOURCE = f"{integers.__file__}:make"
+SOURCE, NOTHING = f"{integers.__file__}:make", f"{traps.__file__}:no_inputs"
 
 
 def export(*arguments: str) -> Result:
@@ -25,6 +26,8 @@ def export(*arguments: str) -> Result:
         ([SOURCE, "--out", "x.pte", "--quant", "int8", "--delegate", "mlx"], "needs --delegate"),
         ([SOURCE, "--out", "x.pte", "--head-bits", "4"], "--head-bits has no effect on a module"),
         ([SOURCE, "--out", "x.pte", "--delegate", "gpu"], "delegate 'gpu' is not known"),
+        ([NOTHING, "--out", "x.pte"], "it must return (module, inputs)"),
+        ([NOTHING, "--explain"], "it must return (module, inputs)"),
         ([SOURCE, "--out", "x.pte", "--explain"], "--explain exports nothing"),
     ],
 )

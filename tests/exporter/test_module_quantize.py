@@ -152,6 +152,12 @@ def test_a_module_without_layers_is_refused(tmp_path: Path) -> None:
         export_module(options, Quiet())
 
 
+def test_calibration_with_a_nan_is_refused(tmp_path: Path) -> None:
+    options = ModuleOptions(SourceName(SOURCE, "nan_calibration"), tmp_path / "out.pte", "int8")
+    with pytest.raises(ExportError, match=r"calibration\[1\] .* holds a NaN"):
+        export_module(options, Quiet())
+
+
 def test_quality_counts_changed_answers() -> None:
     want = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     quality = measure([[want]], [[torch.tensor([[0.0, 1.0], [0.4, 0.6]])]])

@@ -73,3 +73,8 @@ def make_layer() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 def no_layers() -> tuple[nn.Module, Tensor]:
     return nn.ReLU(), torch.randn(2)
+
+
+def nan_calibration() -> tuple[object, ...]:
+    given = [torch.zeros(2, 3), torch.full((2, 3), float("nan"))]
+    return nn.Sequential(nn.Linear(3, 2)), given[0], None, [(one,) for one in given]

@@ -1,6 +1,8 @@
 """A user's module of operators that ExecuTorch or XNNPACK computes wrongly, and modules that cannot
 be exported, each with a function that makes it."""
 
+import sys
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -190,6 +192,22 @@ def fails() -> object:
 
 def raises() -> object:
     raise ValueError("no weights here")
+
+
+def ends() -> object:
+    sys.exit(0)
+
+
+def two_lines() -> object:
+    raise ValueError("no weights\n  were found")
+
+
+def complex_input() -> object:
+    return Refused(""), torch.randn(2, dtype=torch.complex64)
+
+
+def calibration_of_another_shape() -> object:
+    return nn.Linear(3, 2), torch.randn(4, 3), None, [(torch.randn(4, 3),), (torch.randn(4, 2),)]
 
 
 def no_inputs() -> object:
