@@ -26,9 +26,17 @@ def line_of_trace(trace: str) -> str:
     frames = _FRAME.findall(trace)
     if not frames:
         return UNKNOWN
-    own = [frame for frame in frames if not Path(frame[0]).is_relative_to(_TORCH)]
-    file, number = (own or frames)[-1]
+    file, number = (_own(frames) or frames)[-1]
     return f"{as_imported(Path(file))}:{number}"
+
+
+def has_own_line(trace: str) -> bool:
+    """Whether a stack trace has a line that is not torch's."""
+    return bool(_own(_FRAME.findall(trace)))
+
+
+def _own(frames: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [frame for frame in frames if not Path(frame[0]).is_relative_to(_TORCH)]
 
 
 def as_imported(file: Path) -> str:

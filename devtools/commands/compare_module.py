@@ -20,6 +20,8 @@ from devtools.compare.recording import Place, Recorder
 from devtools.compare.rows import CALL, Comparison, Row
 from devtools.errors import BadRequest
 from devtools.profile.etrecord import Record
+from devtools.profile.profile_types import Line
+from devtools.profile.stack import parse_stack
 from exporter.module.source import Inputs, Made, make_methods
 from exporter.module.source_name import SourceName
 from exporter.module.state import state_kept
@@ -89,7 +91,8 @@ def compare_module(path: Path, made: Made, record: Record, rounds: bool) -> Comp
         program.run([_described(leaf) for leaf in made.inputs.leaves()], collector.take)
         logged = _finished(collector.rows())
         most = _ALIKE if rounds else _ALIKE_IN_FLOAT
-        own, restarted = Recorder(), Recorder()
+        places = _places(made, record)
+        own, restarted = Recorder(places=places), Recorder(places=places)
         _run(made, made.inputs, own, None)
         shown = [_Shown(item, place) for item in logged if (place := _place(item, own)) is not None]
         shown = [one for one in shown if one.is_sure(own) or one.distance(own).relative < most]
@@ -101,6 +104,15 @@ def compare_module(path: Path, made: Made, record: Record, rounds: bool) -> Comp
             rows.append(Row(one.item.sink, alone, so_far, distance(reference, reference), None))
     matched = {row.sink.order for row in rows}
     return Comparison(rows, [item.sink for item in logged if item.sink.order not in matched])
+
+
+def _places(made: Made, record: Record) -> dict[str, Line]:
+    """Returns the lines that made the module's parts, with files named as in the record."""
+    short = {file: name for name, file in record.files.items()}
+    lines = {path: parse_stack(frame)[0] for path, frame in made.places.items()}
+    return {
+        path: replace(line, file=short.get(line.file, line.file)) for path, line in lines.items()
+    }
 
 
 def _finished(logged: Sequence[LoggedRows]) -> list[LoggedRows]:

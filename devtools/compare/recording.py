@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
@@ -65,9 +65,16 @@ class Recorder(TorchFunctionMode):
         outputs: what every submodule returned, by path, where that is a tensor.
     """
 
-    def __init__(self, methods: Collection[str] = ()) -> None:
-        """methods: whose lines count as those of a module's forward do."""
+    def __init__(
+        self, methods: Collection[str] = (), places: Mapping[str, Line] = MappingProxyType({})
+    ) -> None:
+        """
+        Args:
+            methods: whose lines count as those of a module's forward do.
+            places: the lines of modules whose code is torch's own, by their paths.
+        """
         super().__init__()
+        self._places = places
         self._functions = {"forward", *methods}
         self.values: dict[Place, Tensor] = {}
         self.inputs: dict[str, Tensor] = {}
@@ -86,6 +93,8 @@ class Recorder(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if isinstance(result, Tensor):
             line = _own_line(sys._getframe(1), self._functions)
+            if line is None and (made := self._places.get(self._paths[-1])) is not None:
+                line = made.file, made.number
             if line is not None:
                 name = operator_name(getattr(func, "__name__", str(func)))
                 place = Place(self._paths[-1], *line, name, 0)

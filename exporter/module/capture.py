@@ -15,6 +15,7 @@ from delegates.source_lines import source_line
 from exporter.capture.program import end_traces_at_the_model
 from exporter.capture.refusals import REFUSALS, refused
 from exporter.errors import ExportError
+from exporter.module.places import end_traces_at_places
 from exporter.module.source import Made, failure
 from exporter.module.state import state_kept
 
@@ -32,6 +33,7 @@ def capture_module(made: Made) -> ExportedProgram:
         with state_kept(made.module):
             program = export(made.module, inputs.args, kwargs or None, dynamic_shapes=shapes)
         end_traces_at_the_model(program)
+        end_traces_at_places(program, made.places)
         return keep_inputs(program.run_decompositions({}))
     except REFUSALS as error:
         raise refused(made.module, inputs.args, shapes, error, kwargs) from error

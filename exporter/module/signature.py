@@ -5,13 +5,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 
-from exporter.errors import ExportError
 from exporter.module.source import Made
 from exporter.module.types import check_type
 

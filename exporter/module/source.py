@@ -2,20 +2,19 @@
 
 import importlib.util
 import inspect
-import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor, clone, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from delegates.methods import FORWARD
 from exporter.errors import ExportError
+from exporter.module.places import is_users, noting_places, places_of
 from exporter.module.shorter import Shorter
 from exporter.module.source_name import SourceName
 from exporter.module.types import check_type
@@ -25,7 +24,6 @@ _RETURNS = (
     "it must return (module, inputs), optionally with dynamic_shapes and calibration, or a "
     "dictionary of such by the names of methods"
 )
-_TORCH = str(Path(torch.__file__).parent)
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Inputs:
 
     def call(self, module: Callable[..., Any]) -> Any:
         """Calls a module, which may change what it is given: that is a copy."""
-        args, kwargs = tree_map(torch.clone, (self.args, dict(self.kwargs)))
+        args, kwargs = tree_map(clone, (self.args, dict(self.kwargs)))
         return module(*args, **kwargs)
 
 
@@ -62,6 +60,7 @@ class Made:
         calibration: further examples, on which integers are calibrated and numbers are checked.
         refuses_nan: whether calls refuse a NaN that would be lost.
         shorter: inputs that may have fewer rows; None: there are none.
+        places: frames of a trace that made the module's parts, by their names.
     """
 
     module: nn.Module
@@ -70,6 +69,7 @@ class Made:
     calibration: Sequence[Inputs]
     refuses_nan: bool = True
     shorter: Shorter | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_methods(source: SourceName) -> dict[str, Made]:
@@ -86,9 +86,18 @@ def make_methods(source: SourceName) -> dict[str, Made]:
             f"as in {source.path.name}:make."
         )
     try:
-        made = make()
+        with noting_places() as lines:
+            made = make()
     except (Exception, SystemExit) as error:
         raise failure(f"{source.function}() of {source.path.name} failed", error) from error
+    methods = _read_methods(source, made)
+    return {
+        name: replace(one, places=places_of(one.module, lines, make))
+        for name, one in methods.items()
+    }
+
+
+def _read_methods(source: SourceName, made: Any) -> dict[str, Made]:
     if not _is_methods(made):
         return {FORWARD: _read(str(source), made)}
     for name in made:
@@ -137,13 +146,7 @@ def user_line(error: BaseException) -> str | None:
     """Returns the innermost line of an error outside of libraries, as `model.py:12 (code)`."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{Path(error.filename).name}:{error.lineno}"
-    own = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename
-        and not frame.filename.startswith((_TORCH, "<", str(Path(__file__).parents[1])))
-        and not re.search(r"/lib/python3\.\d+/", frame.filename)
-    ]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
     if not own:
         return None
     return f"{Path(own[-1].filename).name}:{own[-1].lineno} ({(own[-1].line or '').strip()})"

@@ -8,7 +8,14 @@ import support.module_integers as integers
 import support.module_traps as traps
 from click.testing import CliRunner, Result
 
+from delegates.source_lines import source_line
+from devtools.compare.recording import Recorder
+from devtools.profile.stack import parse_stack
 from exporter.commands.cli import main
+from exporter.module.capture import capture_module
+from exporter.module.places import places_of
+from exporter.module.source import make_methods
+from exporter.module.source_name import SourceName
 
 SOURCE, NOTHING = f"{integers.__file__}:make", f"{traps.__file__}:no_inputs"
 
@@ -37,6 +44,28 @@ def test_options_that_are_refused(arguments: list[str], sentence: str) -> None:
     assert sentence in result.output
     assert result.output.count("\n") == 1
     assert not Path("x.pte").exists()
+
+
+def test_modules_of_torch_alone_have_the_lines_that_made_them() -> None:
+    """In each graph, and where a module is run beside its file. Of what was made elsewhere it is
+    the function that returned it."""
+    source = Path(traps.__file__)
+    made = make_methods(SourceName(source, "of_torch_alone"))["forward"]
+    program = capture_module(made)
+    lines = [source_line(node) for node in program.graph.nodes if node.op == "call_function"]
+    rows = source.read_text().splitlines()
+    found = [rows[int(line.rpartition(":")[2]) - 1] for line in lines]
+    assert [text.partition("(")[0].strip() for text in found] == ["first = nn.Linear", "nn.ReLU"]
+
+    recorder = Recorder(places={name: parse_stack(text)[0] for name, text in made.places.items()})
+    with recorder.watching(made.module, ""):
+        made.inputs.call(made.module)
+    places = [(one.module_path, one.operator, one.line) for one in recorder.values]
+    numbers = [int(line.rpartition(":")[2]) for line in lines]
+    assert places == [("0", "linear", numbers[0]), ("1", "relu", numbers[1])]
+
+    (frame,) = set(places_of(made.module, {}, traps.of_torch_alone).values())
+    assert rows[parse_stack(frame)[0].number - 1] == "def of_torch_alone() -> object:"
 
 
 @pytest.mark.check

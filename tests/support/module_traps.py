@@ -210,6 +210,15 @@ def calibration_of_another_shape() -> object:
     return nn.Linear(3, 2), torch.randn(4, 3), None, [(torch.randn(4, 3),), (torch.randn(4, 2),)]
 
 
+def of_torch_alone() -> object:
+    first = nn.Linear(3, 2)
+    net = nn.Sequential(
+        first,
+        nn.ReLU(),
+    )
+    return net, torch.randn(4, 3)
+
+
 def no_inputs() -> object:
     return Refused("")
 
