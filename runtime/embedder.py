@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,8 @@ class Embedder(FileHandle):
 
         if isinstance(texts, str):
             raise RunnerError(f"texts is the string {shown(texts)}, but must be a list of strings")
+        if not isinstance(texts, Iterable):
+            raise RunnerError(f"texts is {shown(texts)}, but must be a list of strings")
         parts = [utf8_of(f"text {number}", text) for number, text in enumerate(texts, start=1)]
         prompt = None if prompt_name is None else utf8_of("prompt_name", prompt_name)
         array = (Text * len(parts))(*(Text(part, len(part)) for part in parts))

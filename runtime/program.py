@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.binding.c_arguments import MAX_COUNT, check_whole, encoded, text_of, utf8_of
 from runtime.binding.file_handle import FileHandle
 from runtime.binding.library import ERROR_SIZE, RecordingCounts, Tensor, library
-from runtime.errors import RunnerError
+from runtime.errors import RunnerError, shown
 from runtime.recording import MAX_RECORDING_BYTES, Recording
 
 if TYPE_CHECKING:
@@ -107,7 +107,10 @@ class Program(FileHandle):
                 NaN that the program would lose; the program failed, or is closed.
         """
         given = [("", value) for value in inputs] + list(named.items())
-        arrays = [_array(value) for _, value in given]
+        arrays = [
+            _array(name or f"input {number}", value)
+            for number, (name, value) in enumerate(given, start=1)
+        ]
         shapes = [(ctypes.c_int64 * array.ndim)(*array.shape) for array in arrays]
         tensors = (Tensor * len(given))()
         for tensor, (name, _), array, shape in zip(tensors, given, arrays, shapes, strict=True):
@@ -182,8 +185,22 @@ def _spec(fields: dict[str, Any]) -> TensorSpec:
     return TensorSpec(fields["name"], fields["type"], sizes)
 
 
-def _array(value: "ArrayLike") -> "NDArray[Any]":
+def _array(name: str, value: "ArrayLike") -> "NDArray[Any]":
+    """
+    Raises:
+        RunnerError: it is no array, or some of its numbers are masked.
+    """
     import numpy as np
 
-    array = np.asarray(value)
+    if np.ma.is_masked(value):
+        raise RunnerError(f"{name} has masked numbers, which a program cannot leave out; fill them")
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise RunnerError(f"{name} cannot be made an array: {error}") from error
+    if array.dtype.kind in "OSU":
+        raise RunnerError(
+            f"{name} is {shown(value)}, but must be an array of numbers; give inputs by name as "
+            "program(x=array)"
+        )
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)

@@ -131,7 +131,10 @@ def read_tokens(
 
 
 def encoded(path: str | os.PathLike[str]) -> bytes:
-    encoded = os.fsencode(path)
+    try:
+        encoded = os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        raise RunnerError(f"a file's name is {shown(path)}, but must be a path") from None
     if b"\0" in encoded:
         raise RunnerError(f"{shown(encoded)} contains a zero byte, which a file name must not")
     return encoded
@@ -180,13 +183,16 @@ def check_text(name: str, value: str) -> str:
 
 def utf8_of(name: str, value: str) -> bytes:
     """Returns a string in UTF-8. What a command line had that is none keeps its bytes, as in the
-    runner; half of a surrogate pair becomes "?".
+    runner.
 
     Raises:
-        RunnerError: it is not a string.
+        RunnerError: it is not a string, or has half of a surrogate pair.
     """
     text = check_text(name, value)
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")
+    except UnicodeEncodeError as error:
+        raise RunnerError(
+            f"{name} has half of a surrogate pair at character {error.start + 1}, which is no "
+            "character; leave it out"
+        ) from None

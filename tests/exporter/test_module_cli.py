@@ -59,7 +59,7 @@ def test_modules_of_torch_alone_have_the_lines_that_made_them() -> None:
 
     recorder = Recorder(places={name: parse_stack(text)[0] for name, text in made.places.items()})
     with recorder.watching(made.module, ""):
-        made.inputs.call(made.module)
+        made.module(*made.inputs.args)
     places = [(one.module_path, one.operator, one.line) for one in recorder.values]
     numbers = [int(line.rpartition(":")[2]) for line in lines]
     assert places == [("0", "linear", numbers[0]), ("1", "relu", numbers[1])]

@@ -12,7 +12,8 @@ from support.module_traps import inputs
 
 from devtools.profile.load import load_profile
 from devtools.profile.profile_types import Phase
-from runtime import Program, RunnerError
+from runtime import Embedder, Program, Runner, RunnerError, Transcriber
+from runtime.binding.c_arguments import utf8_of
 
 NAMES = ("odd", "whole", "halves", "rows", "far", "picture")
 
@@ -148,5 +149,38 @@ def test_a_program_in_python(traps_pte: Path, stories_pte: Path, tmp_path: Path)
     program.close()
     with pytest.raises(RunnerError, match="this Program is closed"):
         program(*arrays)
-    with pytest.raises(RunnerError, match="does not take tensors: it is a language model"):
+    with pytest.raises(RunnerError, match="is a language model, which takes a prompt, and neither"):
         Program(stories_pte)
+
+
+MASKED = np.ma.array([1.0, 2.0], mask=[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (None, "input 1 is None, but must be an array of numbers"),
+        ({"x": 1}, "input 1 is {'x': 1}, but must be an array"),
+        ("abc", "input 1 is 'abc', but must be an array"),
+        ([[1.0], [1.0, 2.0]], "input 1 cannot be made an array: .*inhomogeneous"),
+        (torch.zeros(2, requires_grad=True), "input 1 cannot be made an array: .*requires grad"),
+        (MASKED, "input 1 has masked numbers"),
+    ],
+)
+def test_what_is_no_array(value: Any, sentence: str) -> None:
+    with pytest.raises(RunnerError, match=sentence):
+        Program.__new__(Program)(value)
+
+
+@pytest.mark.parametrize("kind", [Program, Runner, Transcriber])
+def test_what_is_no_path(cpp_build: Path, kind: Any) -> None:
+    with pytest.raises(RunnerError, match="a file's name is None, but must be a path"):
+        kind(None)
+
+
+def test_half_of_a_surrogate_pair_and_what_is_no_list() -> None:
+    with pytest.raises(RunnerError, match="the prompt has half of a surrogate pair at character 2"):
+        utf8_of("the prompt", "x\ud800")
+    assert utf8_of("the prompt", "x\udcff") == b"x\xff"  # a byte of a command line
+    with pytest.raises(RunnerError, match="texts is None, but must be a list of strings"):
+        Embedder.__new__(Embedder).encode(None)  # type: ignore[arg-type]

@@ -127,8 +127,8 @@ Result<std::vector<MethodSignature>> read_signatures(std::string_view blob,
                                                      const std::string& path) {
   if (blob.empty()) {
     return Status::error(path +
-                         " does not take tensors: it is a language model, which runs with "
-                         "a prompt");
+                         " is a language model, which takes a prompt, and neither tensors nor "
+                         "sound");
   }
   const FlatbufferTable root =
       flatbuffer_root(reinterpret_cast<const uint8_t*>(blob.data()), blob.size(), "THSG");
