@@ -57,6 +57,12 @@ def fault(node: Node, program: ExportedProgram, odd: Collection[str]) -> str | N
     return None
 
 
+def is_empty(node: Node) -> bool:
+    """Whether a node or one of its inputs has no numbers."""
+    values = [one.meta.get("val") for one in (node, *node.all_input_nodes)]
+    return any(isinstance(one, torch.Tensor) and 0 in one.shape for one in values)
+
+
 def _steps_by_sizes(node: Node) -> bool:
     """Whether each size times its factor is whole, so that both steps are one."""
     factors: Any = node.args[3] if len(node.args) > 3 else node.kwargs.get("scale_factors")

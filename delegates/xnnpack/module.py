@@ -12,7 +12,7 @@ from delegates.executorch_runtime import open_module
 from delegates.passes.nan import odd_constants
 from delegates.passes.quantized import expand_embeddings, expand_linears, gathered
 from delegates.passes.weights import weights_not_copied
-from delegates.xnnpack.faults import fault
+from delegates.xnnpack.faults import fault, is_empty
 from delegates.xnnpack.gelu import rewrite_gelu
 from delegates.xnnpack.reasons import noted_reasons
 
@@ -44,7 +44,10 @@ def _without_faults(
         if reason is not None:
             reasons[node.name] = reason
             return False
-        return check(node, program)
+        taken = check(node, program)
+        if not taken and is_empty(node):
+            reasons[node.name] = "it takes no tensors of size 0"
+        return taken
 
     return checked
 

@@ -150,10 +150,7 @@ def _check(request: Request, out: Path | None, default: bool) -> Scheme:
 
 def _show(result: "EmbeddingResult", etrecord: Path | None, seconds: float) -> None:
     quality, report = result.quality, result.delegation
-    click.echo(
-        f"weights: {result.parameters:,} at {8 * result.size / result.parameters:.2f} bits each, "
-        "with all else that is in the file"
-    )
+    click.echo(f"weights: {result.parameters:,}")
     if quality is not None:
         click.echo(
             f"quality: cosine with the embeddings in float {quality.cosine_worst:.5f} at worst, "

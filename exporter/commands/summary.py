@@ -12,6 +12,8 @@ from exporter.command_line.streams import drop_standard_output, lost
 if TYPE_CHECKING:
     from delegates.report import Leftover
 
+_LONG = 120  # characters of an explanation
+
 
 def summarize(out: Path, show: Callable[[], None]) -> None:
     """Prints the summary; if standard output cannot take it, the file stays, a line says so, and
@@ -26,10 +28,15 @@ def summarize(out: Path, show: Callable[[], None]) -> None:
 
 
 def show_kernels(lines: "Iterable[Leftover]") -> None:
-    """Prints the operators that no delegate runs, by source line."""
+    """Prints the operators that no delegate runs, by source line. A long explanation is said once,
+    such as all that a delegate computes."""
+    said: set[str] = set()
     for left in lines:
         times = f"{left.count} x " if left.count > 1 else ""
-        click.echo(f"  kernels: {times}{left.operator} at {left.line}: {left.reason}")
+        parts = left.reason.split("; ")
+        reason = "; ".join(part for part in parts if part not in said)
+        said.update(part for part in parts if len(part) > _LONG)
+        click.echo(f"  kernels: {times}{left.operator} at {left.line}: {reason}")
 
 
 def show_unchecked(users: Collection[str]) -> None:

@@ -11,6 +11,7 @@ from exporter.tokenizer.errors import TokenizerError
 
 _NAMES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 _OTHER_NAMES = ("*.model", "*.tiktoken")  # spiece.model, sentencepiece.bpe.model, qwen.tiktoken
+_WORDS = "vocab.txt"  # of BERT: pieces alone, without the steps before and behind them
 
 
 class TokenizerKind(Enum):
@@ -60,6 +61,11 @@ def find_tokenizer(path: Path) -> TokenizerSource:
         raise TokenizerError(
             f"{path} has several tokenizers ({', '.join(file.name for file in others)}): give "
             "the file of one."
+        )
+    if os.path.isfile(path / _WORDS):
+        raise TokenizerError(
+            f"{path} has its tokenizer only as {_WORDS}: write its tokenizer.json with "
+            "transformers, AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)."
         )
     raise TokenizerError(
         f"{path} has no tokenizer: a tokenizer.json, a SentencePiece .model, a .tiktoken file, "

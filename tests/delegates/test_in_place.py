@@ -126,3 +126,14 @@ def test_the_list_of_composites_has_what_is_registered_later() -> None:
             library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
             later = exported_program._collect_all_valid_cia_ops()
             assert later - before == {torch.ops.thimble_later.twice.default}
+
+
+def test_tensors_of_size_0_are_left_by_that_name() -> None:
+    class Square(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * x
+
+    program = export(Square(), (torch.zeros(0, 2),)).run_decompositions({})
+    lowered = lower_method(get_delegates("xnnpack"), "forward", program, with_etrecord=False)
+    (left,) = lowered.report.lines
+    assert (left.operator, left.reason) == ("mul", "xnnpack: it takes no tensors of size 0")

@@ -181,7 +181,6 @@ def test_end_of_text_ids(stored: Any, ids: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     "model_type",
     [
-        None,
         "",
         "gpt2",
         "falcon",
@@ -193,8 +192,8 @@ def test_end_of_text_ids(stored: Any, ids: tuple[int, ...]) -> None:
     ],
 )
 def test_another_architecture_is_refused(model_type: Any) -> None:
-    assert refusal(model_type=model_type) == (
-        f"model_type {model_type!r} is not supported; supported are {', '.join(family_names())}."
+    assert refusal(model_type=model_type).startswith(
+        f"model_type {model_type!r} is not supported; supported are {', '.join(family_names())}"
     )
 
 

@@ -49,10 +49,12 @@ def test_an_unknown_model_type_gets_the_names(offered: None) -> None:
     assert (absent, hollow, proof) == ("absent", "hollow", "proof") and "llama" in ours
     with pytest.raises(ExportError) as error:
         decoder_spec({"model_type": "gpt2"})
-    assert str(error.value) == (
-        f"model_type 'gpt2' is not supported; supported are {', '.join(ours)}, absent, hollow, "
-        "proof."
-    )
+    begin = f"model_type 'gpt2' is not supported; supported are {', '.join(ours)}, absent, hollow, "
+    assert str(error.value).startswith(f"{begin}proof, bert, ")
+    assert ", whisper, " in str(error.value)
+    assert str(error.value).endswith("; any other module is exported as module.py:make.")
+    with pytest.raises(ExportError, match="^it has no model_type; supported are "):
+        decoder_spec({})
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ import support.module_integers as integers
 import support.module_traps as traps
 from click.testing import CliRunner, Result
 
+from delegates.report import Leftover
 from delegates.source_lines import source_line
 from devtools.compare.recording import Recorder
 from devtools.profile.stack import parse_stack
 from exporter.commands.cli import main
+from exporter.commands.summary import show_kernels
 from exporter.module.capture import capture_module
 from exporter.module.places import places_of
 from exporter.module.source import make_methods
@@ -66,6 +68,14 @@ def test_modules_of_torch_alone_have_the_lines_that_made_them() -> None:
 
     (frame,) = set(places_of(made.module, {}, traps.of_torch_alone).values())
     assert rows[parse_stack(frame)[0].number - 1] == "def of_torch_alone() -> object:"
+
+
+def test_a_long_explanation_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "it computes " + ", ".join(["sums"] * 40)
+    reasons = [f"the delegate has no {name}; {long}" for name in ("pow", "erf")]
+    show_kernels([Leftover("it", "net.py:1", 1, reason) for reason in reasons])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith(reasons[0]) and second.endswith(": the delegate has no erf")
 
 
 @pytest.mark.check

@@ -267,6 +267,9 @@ def test_qwens_ranks(tmp_path: Path, cpp_build: Path) -> None:
 
 
 def test_a_model_file_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    with pytest.raises(TokenizerError, match=r"only as vocab.txt: write its tokenizer.json with"):
+        compile_tokenizer(tmp_path)
     (tmp_path / "spiece.model").write_bytes(train_sentencepiece(model_type="unigram"))
     assert compile_tokenizer(tmp_path).bos_id == 1
     (tmp_path / "other.model").write_bytes(b"x")

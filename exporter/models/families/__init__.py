@@ -10,6 +10,9 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
+from exporter.catalogue.encoders import ENCODERS
+from exporter.catalogue.hearing import HEARING
+from exporter.catalogue.seeing import SEEING
 from exporter.errors import ExportError
 from exporter.models.family import Family
 from exporter.models.spec import DecoderSpec
@@ -38,10 +41,7 @@ def get_family(model_type: object) -> Family:
         return family
     entry_point = _offered().get(model_type) if isinstance(model_type, str) else None
     if entry_point is None:
-        raise ExportError(
-            f"model_type {model_type!r} is not supported; supported are "
-            f"{', '.join(family_names())}."
-        )
+        raise ExportError(_unsupported(model_type))
     try:
         loaded = entry_point.load()
     except (ImportError, AttributeError) as error:
@@ -55,6 +55,15 @@ def get_family(model_type: object) -> Family:
             "that provides it."
         )
     return loaded
+
+
+def _unsupported(model_type: object) -> str:
+    what = "it has no model_type"
+    if model_type is not None:
+        what = f"model_type {model_type!r} is not supported"
+    names = dict.fromkeys((*family_names(), *sorted((*ENCODERS, *HEARING, *SEEING))))
+    known = ", ".join(name for name in names if name != model_type)
+    return f"{what}; supported are {known}; any other module is exported as module.py:make."
 
 
 def decoder_spec(fields: Mapping[str, Any]) -> DecoderSpec:
