@@ -30,6 +30,7 @@ from delegates.op_list.ops import Values
 from delegates.op_list.partition import find_calls
 from delegates.op_list.peepholes import PEEPHOLES, Peephole
 from delegates.op_list.peepholes.activate import activate_in_place
+from delegates.op_list.peepholes.integers import attend_in_integers
 from delegates.op_list.peepholes.windows import PART_STEP, multiply_windows
 
 LENGTHS = [20, 3, 1]
@@ -178,10 +179,12 @@ def test_all_peepholes_together(fused: Run) -> None:
     assert fused.call.program["version"] == 6
 
 
-# Of decoders: the others merge where texts and pictures are read, as encoder_test.cpp and
-# convolving_test.cpp run them.
+# Of decoders: the others merge where texts and pictures are read, as encoder_test.cpp,
+# convolving_test.cpp and test_cpu_integers.py run them.
 OF_DECODERS = [
-    peephole for peephole in PEEPHOLES if peephole not in (activate_in_place, multiply_windows)
+    peephole
+    for peephole in PEEPHOLES
+    if peephole not in (activate_in_place, attend_in_integers, multiply_windows)
 ]
 
 
