@@ -108,6 +108,10 @@ def test_the_readme_names_the_fields_without_effect() -> None:
         ({"guided_json": "{"}, 400, "^guided_json is a text, but not a schema in JSON"),
         ({"json_schema": {"if": {}}}, 400, '^json_schema: the JSON schema has the keyword "if"'),
         ({"choice": []}, 400, "^choice must be a list of length 1 or more"),
+        ({"choice": ["a", ""]}, 400, "^the choice has an empty text: leave it out$"),
+        ({"regex": ""}, 400, "^regex: the regular expression is empty: give one, or leave it"),
+        ({"structured_outputs": {"grammar": ""}}, 400, "^structured_outputs.grammar: the grammar"),
+        ({"adapter": "b"}, 400, "^adapter is not supported: use --adapter when the server is"),
         (
             {"messages": [{"role": "user", "content": "Once " * 3000}]},
             400,
