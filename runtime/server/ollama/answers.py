@@ -118,7 +118,7 @@ class OllamaAnswers:
             "prompt_eval_duration": int(stats["ttft_s"] * _NANOSECONDS),
             "eval_count": stats["generated_tokens"],
             "eval_duration": int(stats["decode_s"] * _NANOSECONDS),
-            **OLLAMA.left_out(stats, self._prompts),
+            **OLLAMA.remarks([stats], self._prompts),
         }
 
 
