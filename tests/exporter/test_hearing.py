@@ -146,7 +146,7 @@ def test_what_the_runner_refuses(
         "--audio - is standard input, which is read once": (pte, ["-", "--audio", "-"]),
         "--temperature must be 0 to 1": (pte, [sound, "--temperature", "2"]),
         "fifo is not a file: name one": (pte, [tmp_path / "fifo"]),
-        "it is a language model": (stories_cpu_pte, [sound]),
+        "is a language model, which takes a prompt": (stories_cpu_pte, [sound]),
     }
     for sentence, (file, arguments) in refused.items():
         result = run(cpp_build, file, "--audio", *arguments)
