@@ -378,8 +378,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
   }
   if (answer.ended()) stats_.drafted_tokens -= static_cast<int64_t>(ahead_.left());
   const Status dropped = drop_ahead();
-  if (status.ok()) status = dropped;
-  if (!status.ok()) return status;
+  if (!status.ok() || !dropped.ok()) return status.ok() ? dropped : status;
   answer.finish();
   return {};
 }
