@@ -68,6 +68,11 @@ ELSEWHERE = {
     "python -m devtools bench model.pte --against xnnpack": ("devtools/test_bench.py", "xnnpack"),
     "python -m devtools report --method": ("exporter/test_module_methods.py", '"report"'),
     "python -m quant compare": ("devtools/test_compare.py", '"compare"'),
+    "python -m exporter llama3 --out model.pte --sign": ("exporter/test_signing.py", '"--sign"'),
+    "python -m exporter --sign-file": ("exporter/test_signing.py", '"--sign-file"'),
+    'build/runner model.pte -p "Hello" --require-signature': (
+        *("runtime/test_signed_files.py", "--require-signature"),
+    ),
     "torchrun": ("quant/test_distributed.py", "torchrun"),
     "python -m runtime run MODEL": ("runtime/test_run_command.py", '"run"'),
     "thimble-run MODEL": ("runtime/test_run_command.py", '"run"'),
@@ -114,8 +119,9 @@ def printed() -> dict[str, list[str]]:
 
 
 def commands_of(text: str) -> list[str]:
-    blocks = re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    lines = re.sub(r"\\\n\s*", "", "".join(blocks)).splitlines()
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    shell = "".join(block for language, block in blocks if not language)
+    lines = re.sub(r"\\\n\s*", "", shell).splitlines()
     between = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     lines += [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", between)]
     bare = [re.sub(r"\s+#.*", "", line.strip().removeprefix("$ ")) for line in lines]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from devtools.report.flatbuffer import Damaged, Table
 
-_VERSIONS = range(6, 16)
+_VERSIONS = range(6, 17)
 _IDENTIFIER = b"THCP"
 _ROWS = 2  # of the enum Role
 _CACHE_ITEM_BYTES = {0: 2, 1: 4, 2: 1}  # float16, float32, int8

@@ -191,11 +191,9 @@ def main(request: Request) -> None:
     """
     nothing = request.model is None and request.checkpoint is None
     if request.sign_file is not None:
-        if not nothing or request.out is not None or request.sign is None:
-            raise click.UsageError(
-                "--sign-file exports nothing; add --sign KEY, and leave out MODEL, --checkpoint "
-                "and --out."
-            )
+        _refuse_others("sign_file", "sign")
+        if request.sign is None:
+            raise click.UsageError("--sign-file signs with a private key; add --sign KEY.")
         from exporter.commands.signing import run_sign
 
         run_sign(request.sign_file, request.sign)
@@ -254,8 +252,7 @@ def _export(request: Request) -> None:
     source = click.get_current_context().get_parameter_source("scheme")
     default = source is ParameterSource.DEFAULT
     if request.explain or request.explain_json is not None:
-        if request.out is not None or request.etrecord is not None:
-            raise click.UsageError("--explain exports nothing; leave out --out and --etrecord.")
+        _refuse_beside("explain", _options_given() & {"out", "etrecord"})
         if encoder:
             embedding.run_embedding_explain(request, default)
             return
@@ -286,9 +283,12 @@ def _names_module(model: str) -> bool:
         raise click.UsageError(str(error)) from None
 
 
-def _refuse_others(name: str) -> None:
-    """Refuses what is given beside an option that exports nothing."""
-    others = _options_given() - {name}
+def _refuse_others(name: str, *allowed: str) -> None:
+    """Refuses what is given beside an option that exports nothing, but for what it takes."""
+    _refuse_beside(name, _options_given() - {name, *allowed})
+
+
+def _refuse_beside(name: str, others: set[str]) -> None:
     params = click.get_current_context().command.params
     given = [
         param.opts[0] if isinstance(param, click.Option) else param.human_readable_name

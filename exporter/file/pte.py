@@ -32,7 +32,7 @@ _MAGIC = b"THIMBLE1"
 _IDENTIFIER = b"THIN"
 _VERSION = 1
 _FOOTER = struct.Struct("<II8s")  # size and CRC-32 of the record, magic
-_HEADER = struct.Struct("<4x4s4sIQQQ")  # "ET12", "eh00", length, program size, base, data size
+HEADER = struct.Struct("<4x4s4sIQQQ")  # "ET12", "eh00", length, program size, base, data size
 _CHUNK = 1 << 24
 _SEGMENT = 1  # executorch_flatbuffer.DataLocation
 
@@ -151,10 +151,10 @@ def _layout(file: BinaryIO) -> tuple[int, dict[str, tuple[int, int]], int]:
 
     The blobs include what a delegate parses at load, named DELEGATE and a number.
     """
-    head = file.read(_HEADER.size)
-    if len(head) < _HEADER.size or head[4:6] != b"ET" or head[8:12] != b"eh00":
+    head = file.read(HEADER.size)
+    if len(head) < HEADER.size or head[4:6] != b"ET" or head[8:12] != b"eh00":
         raise ExportError(f"{file.name} is not an ExecuTorch program.")
-    *_, program_size, base, data_size = _HEADER.unpack(head)
+    *_, program_size, base, data_size = HEADER.unpack(head)
     file.seek(0)
     program = file.read(program_size)
     root = Table(program, struct.unpack_from("<I", program)[0])

@@ -15,8 +15,9 @@ from typing import BinaryIO
 from flatbuffers.number_types import Uint32Flags, Uint64Flags
 from flatbuffers.table import Table
 
-_HEADER = struct.Struct("<4x4s4sIQQQ")  # "ET12", "eh00", length, program size, base, data size
-_DATA_SIZE = 32  # where the last of them is
+from exporter.file.pte import HEADER
+
+_DATA_SIZE = 32  # where the header's last number is
 _SEGMENTS, _CONSTANTS, _NAMED = 4, 5, 7  # fields of a program
 _LEAST = 4096  # bytes of a weight that is worth the work
 _ALIGNMENT = 16  # of constants; our own delegate's weights have more
@@ -41,7 +42,7 @@ class _Segment:
 def share_weights(path: Path) -> int:
     """Stores such weights of a written program once; returns how many bytes that saves."""
     with open(path, "r+b") as file:
-        head = _HEADER.unpack(file.read(_HEADER.size))
+        head = HEADER.unpack(file.read(HEADER.size))
         program_size, base, data_size = head[3:]
         file.seek(0)
         program = bytearray(file.read(program_size))

@@ -1,6 +1,7 @@
 """Decoders that no architecture of today is: whatever blocks they are built from, they are one call
 of the CPU delegate, with eager's logits, and every peephole may be left out."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,8 @@ from delegates.op_list.ops import Values
 from delegates.op_list.partition import find_calls
 from delegates.op_list.peepholes import PEEPHOLES, Peephole
 from delegates.op_list.peepholes.activate import activate_in_place
-from delegates.op_list.peepholes.windows import multiply_windows
+from delegates.op_list.peepholes.integers import attend_in_integers
+from delegates.op_list.peepholes.windows import PART_STEP, multiply_windows
 
 LENGTHS = [20, 3, 1]
 # Every peephole has something to do here: values that are normed keep three linears apart.
@@ -177,10 +179,12 @@ def test_all_peepholes_together(fused: Run) -> None:
     assert fused.call.program["version"] == 6
 
 
-# Of decoders: the others merge where texts and pictures are read, as encoder_test.cpp and
-# convolving_test.cpp run them.
+# Of decoders: the others merge where texts and pictures are read, as encoder_test.cpp,
+# convolving_test.cpp and test_cpu_integers.py run them.
 OF_DECODERS = [
-    peephole for peephole in PEEPHOLES if peephole not in (activate_in_place, multiply_windows)
+    peephole
+    for peephole in PEEPHOLES
+    if peephole not in (activate_in_place, attend_in_integers, multiply_windows)
 ]
 
 
@@ -225,3 +229,15 @@ def test_no_peephole_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "Linear layers.0.mlp.down_proj",
         "Elementwise add layers.0",
     ]
+
+
+def test_windows_are_of_as_many_columns_as_the_kernels_add_apart() -> None:
+    """The exporter, the delegate's check and the product in float32 each have the number."""
+    cpp = Path(__file__).resolve().parents[2] / "runtime" / "cpp"
+    places = {
+        "delegate/ops/linear_check.cpp": "kPartStep",
+        "kernels/shared/float_linear.cpp": "kChains",
+    }
+    for path, name in places.items():
+        said = re.search(rf"constexpr size_t {name} = (\d+);", (cpp / path).read_text("utf-8"))
+        assert said is not None and int(said[1]) == PART_STEP, path

@@ -14,6 +14,7 @@ from devtools.commands.requests import CompareRequest
 from devtools.compare.outcome import Outcome
 from devtools.errors import BadRequest
 
+pytestmark = pytest.mark.check  # test_compare_module.py has the same of a module
 LAYERS = 2
 
 

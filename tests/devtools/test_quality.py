@@ -133,6 +133,7 @@ def test_rows_stand_beside_each_other() -> None:
     assert columns[4] == ["0.80, 0.75", "", ""]
 
 
+@pytest.mark.check
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="--plot draws with matplotlib")
     draw_quality(ROWS, ["novel", "chat"], "a model", tmp_path / "quality.png")

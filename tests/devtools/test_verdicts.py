@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.recorded_runs import Recorded
+from support.tiers import checked
 
 from devtools.profile import Call, Phase, Profile, load_profile
 from devtools.profile.limits import Limits
@@ -73,7 +74,7 @@ def verdicts_of_inspect(profile: Profile) -> dict[tuple[str, str], str]:
 
 
 @pytest.mark.parametrize("change", [as_it_is, with_an_interrupted_call, with_half_untold])
-@pytest.mark.parametrize("name", ["embedded_cpu_pte", "embedded_pte"])
+@pytest.mark.parametrize("name", ["embedded_cpu_pte", *checked(["embedded_pte"])])
 def test_the_page_and_inspect_agree_on_every_line(
     recorded: Recorded, name: str, change: Callable[[Profile], Profile]
 ) -> None:

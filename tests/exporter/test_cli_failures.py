@@ -127,7 +127,7 @@ def test_a_signal_in_the_middle(start: Start, out: Path, number: signal.Signals)
     assert _is_untouched(out)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, *checked([signal.SIGTERM])])
 @pytest.mark.parametrize("module", ["torch.nn", *checked(["click.core", "numpy"])])
 def test_a_signal_while_libraries_are_imported(
     start: Start, out: Path, module: str, number: signal.Signals

@@ -7,7 +7,7 @@ from support.config_sweep import ALIKE, NEITHER, OURS, THEIRS, changed_configs, 
 from support.families import FAMILIES
 from support.tiers import soaked
 
-SAMPLE = 4  # changed configs of each family in every run of the tests
+SAMPLE = 2  # changed configs of each family in every run of the tests
 
 
 @pytest.mark.filterwarnings("ignore")  # transformers' own, of what it is given

@@ -49,6 +49,7 @@ def expected(batch: int, seed: int, calls: int = 1) -> list[dict[str, Tensor]]:
     return [module(*inputs(batch, seed)) for _ in range(calls)]
 
 
+@pytest.mark.check
 def test_every_output_is_the_modules(program: Program) -> None:
     """On numbers and a size of the Dim that the export did not see."""
     got = results(program, inputs(batch=3, seed=7))
@@ -63,6 +64,7 @@ def test_every_output_is_the_modules(program: Program) -> None:
         )
 
 
+@pytest.mark.check
 def test_values_where_good_guesses_are_wrong(program: Program) -> None:
     got = results(program, inputs(batch=2, seed=1))
     assert got["remainder"].tolist() == [2, 0, 1] * 5
@@ -89,6 +91,7 @@ def test_values_where_good_guesses_are_wrong(program: Program) -> None:
     assert np.isnan(got["pool_of_logarithm"]).sum() == 0
 
 
+@pytest.mark.check
 def test_resizing_steps_by_the_inverse_of_the_factor(program: Program) -> None:
     given = inputs(batch=1, seed=2)
     ramp = torch.arange(9.0).expand(1, 2, 9, 9).contiguous()
@@ -96,6 +99,7 @@ def test_resizing_steps_by_the_inverse_of_the_factor(program: Program) -> None:
     np.testing.assert_allclose(np.diff(row)[3:-3], 0.4, atol=1e-5)
 
 
+@pytest.mark.check
 def test_the_state_begins_as_in_the_module_and_stays_between_calls(program: Program) -> None:
     wanted = expected(batch=2, seed=1, calls=3)
     for attempt in range(2):
@@ -107,6 +111,7 @@ def test_the_state_begins_as_in_the_module_and_stays_between_calls(program: Prog
     assert set(program.state) == set(STATE)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("index", "place", "said", "operator", "text"),
     [
@@ -127,6 +132,7 @@ def test_a_nan_that_would_be_lost_is_refused_with_its_line(
     assert f"{operator} at module_traps.py:{line}" in str(refused.value)
 
 
+@pytest.mark.check
 def test_a_nan_in_a_pool_of_halves_stays(program: Program) -> None:
     given = list(inputs(batch=2, seed=1))
     given[3] = given[3].clone()
@@ -135,6 +141,7 @@ def test_a_nan_in_a_pool_of_halves_stays(program: Program) -> None:
     assert np.argwhere(np.isnan(pooled)).tolist() == [[1, 1]]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -160,6 +167,7 @@ def test_other_shapes_and_types(program: Program, change: Any, words: str | None
         results(program, tuple(given))
 
 
+@pytest.mark.check
 def test_the_report_speaks_of_the_users_file(traps_pte: Path) -> None:
     report = read_report(traps_pte)
     assert report["module"]["source"] == "module_traps.py:make"

@@ -100,6 +100,7 @@ def test_tokens_are_those_of_transformers(
             require_answer(cpp_build, pte, tmp_path, right, *arguments, *more, "-p", prompt or text)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("sizes", "context", "seq_len"),
     [
@@ -192,10 +193,12 @@ def test_what_sees_is_quantized(
     check_quantized(models.write_seeing, tmp_path, name, bits, least)
 
 
+@pytest.mark.check
 def test_without_vision(tmp_path: Path) -> None:
     check_without_vision(models.write_seeing, tmp_path)
 
 
+@pytest.mark.check
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
     directory = tmp_path / "model"
     models.write_seeing(directory)

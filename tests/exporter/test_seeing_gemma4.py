@@ -200,6 +200,7 @@ def test_without_vision(tmp_path: Path) -> None:
     check_without_vision(models.write_seeing, tmp_path)
 
 
+@pytest.mark.check
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
     directory = tmp_path / "model"
     models.write_seeing(directory)

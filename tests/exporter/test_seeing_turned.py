@@ -4,6 +4,7 @@ tokens of transformers."""
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from exporter.file.pte import read_blob
 from exporter.models import qwen_sight
 from exporter.seeing.picture_blob import PICTURE, write_picture
 from exporter.seeing.picture_settings import read_picture_settings
-from runtime import Chat, Engine, Program, Runner
+from runtime import Chat, Engine, Program, Runner, RunnerError
 from runtime.pictures import picture_tiles
 
 pytestmark = pytest.mark.check
@@ -167,6 +168,17 @@ def test_pixels_are_those_of_transformers(
         right = models.in_squares(beside).numpy()
         np.testing.assert_allclose(numbers[0, :, pixels:], right, atol=1e-5)
     assert wrong <= total / 100
+
+
+def test_a_bound_of_less_than_a_pixel_is_refused(cpp_build: Path, tmp_path: Path) -> None:
+    """Nothing would be left of a small picture."""
+    models.write_processor(tmp_path)
+    settings = read_picture_settings(tmp_path)
+    assert settings.patches is not None
+    least = replace(settings, patches=replace(settings.patches, least_pixels=1e-320))
+    spec = qwen_sight.FAMILY.spec(models.config().to_dict())
+    with pytest.raises(RunnerError, match="pictures are damaged .its patches"):
+        picture_tiles(write_picture(least, spec), picture(9, 9))
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,11 @@ def test_a_key_is_not_overwritten(pte: Path, tmp_path: Path) -> None:
 
 def test_before_an_export() -> None:
     for arguments, said in (
-        (["--sign-file", "x.pte"], "--sign-file exports nothing; add --sign KEY, and leave out "),
+        (["--sign-file", "x.pte"], "--sign-file signs with a private key; add --sign KEY.\n"),
+        (
+            ["llama3", "--sign-file", "x.pte", "--sign", "k.pem", "--quant", "rtn4"],
+            "--sign-file exports nothing; leave out MODEL and --quant.\n",
+        ),
         (["llama3", "--sign", "k.pem"], "--sign signs what is exported; add --out model.pte.\n"),
         (["llama3", "--out", "x.pte", "--sign", "k.pem"], "The key k.pem cannot be read (No such "),
     ):

@@ -26,8 +26,8 @@ from tokenizers.pre_tokenizers import Split
 from exporter.tokenizer import ReferenceTokenizer, compile_tokenizer, load_tokenizer
 
 SEEDS = [
-    *range(8),
-    *checked(range(8, 24)),
+    *range(4),
+    *checked(range(4, 24)),
     *soaked(range(24, int(os.environ.get("THIMBLE_TOKENIZERS", "80")))),
 ]
 TEXTS = (

@@ -130,7 +130,7 @@ def test_off_cold_and_warm_are_bit_identical(name: str, cache: Cache, notes: lis
         ]
 
 
-@pytest.mark.parametrize("drift", ["none", *checked(["gptaq"]), "inputs", "residual"])
+@pytest.mark.parametrize("drift", ["residual", *checked(["none", "gptaq", "inputs"])])
 def test_a_lost_layer_is_computed_again_from_the_ones_before(drift: str, cache: Cache) -> None:
     """After layers from the cache, the streams are bit-identical to those when they were made."""
     scheme = Scheme("gptq4", method=Method(drift=drift, descent=0))
@@ -220,7 +220,9 @@ def flip_a_bit(path: Path, at: int) -> None:
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.parametrize("damage", ["header", "length", "tensor", "cut", "empty", "longer"])
+@pytest.mark.parametrize(
+    "damage", ["header", "tensor", "cut", *checked(["length", "empty", "longer"])]
+)
 def test_a_damaged_entry_is_noticed_and_computed_again(
     damage: str, filled: Cache, whole: Run, notes: list[str]
 ) -> None:

@@ -66,7 +66,7 @@ def test_a_list_between_other_marks_is_another_format() -> None:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(arguments=ARGUMENTS, cut=st.integers(1, 9))
 def test_a_call_is_read_as_it_is_written(name: str, arguments: dict[str, Any], cut: int) -> None:
     template = template_of(TEMPLATES[name])

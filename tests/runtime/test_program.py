@@ -70,6 +70,7 @@ def test_files_in_and_out_are_those_of_python(
     assert {Path(file).name for file in lines} == {"module_traps.py"}
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -129,6 +130,7 @@ def test_what_the_runner_refuses(
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.check
 def test_a_program_in_python(traps_pte: Path, stories_pte: Path, tmp_path: Path) -> None:
     program = Program(traps_pte)
     arrays = [(x.float() if x.dtype == torch.bfloat16 else x).numpy() for x in inputs(1, seed=5)]

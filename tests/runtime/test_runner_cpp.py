@@ -7,23 +7,32 @@ from pathlib import Path
 import pytest
 from support.tiers import checked, soaked
 
-DELEGATE = "adapter convolving encoder executor experts samples session state team".split()
-LONG = ["delegate_ops_test", "delegate_segments_test"]
+LONG = [("delegate_test", "ops"), ("delegate_test", "segments")]
+SUITES = "adapter convolving encoder executor experts samples session".split()
 PROGRAMS = [
-    *("constraint_test", "filters_test", "ops_test", "sampler_test", "schedule_test"),
-    *(f"delegate_{name}_test" for name in DELEGATE),
+    *((f"{name}_test",) for name in ("constraint", "filters", "ops", "sampler", "schedule")),
+    *(("delegate_test", suite) for suite in SUITES),
+    ("delegate_team_test",),
 ]
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, *checked(["delegate_ring_test"]), *soaked(LONG)])
-def test_program(cpp_build: Path, program: str) -> None:
-    result = subprocess.run([cpp_build / program], capture_output=True, text=True)
+@pytest.mark.parametrize(
+    "command",
+    [*PROGRAMS, *checked(("delegate_test", suite) for suite in ("ring", "state")), *soaked(LONG)],
+    ids=" ".join,
+)
+def test_program(cpp_build: Path, command: tuple[str, ...]) -> None:
+    program, *arguments = command
+    result = subprocess.run([cpp_build / program, *arguments], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("program", LONG)
-def test_some_of_its_shapes(cpp_build: Path, program: str) -> None:
+@pytest.mark.parametrize("command", LONG, ids=" ".join)
+def test_some_of_its_shapes(cpp_build: Path, command: tuple[str, ...]) -> None:
+    program, *arguments = command
     environment = {**os.environ, "THIMBLE_ONE_OF": "8"}
-    result = subprocess.run([cpp_build / program], capture_output=True, text=True, env=environment)
+    result = subprocess.run(
+        [cpp_build / program, *arguments], capture_output=True, text=True, env=environment
+    )
     assert result.returncode == 0, result.stderr

@@ -29,16 +29,17 @@ KERNELS = [
 ]
 METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
 TEAM = "delegate_team_test"  # whose threads are all that the others have
-DELEGATE = [f"delegate_{name}_test" for name in ("executor", "encoder", "session", "state")]
-FURTHER = ["delegate_ops_test", "delegate_segments_test"]  # executor and engine do their work too
-TESTS = PROGRAMS + [TEAM, *DELEGATE] + [f"kernel_{name}_test" for name in KERNELS]
+DELEGATE = "delegate_test"
+SUITES = ["executor", "encoder", "session", "state"]
+FURTHER = ["ops", "segments"]  # executor and engine do their work too
+TESTS = [*PROGRAMS, TEAM, *(f"kernel_{name}_test" for name in KERNELS)]
 PATIENCE = 1200  # seconds, for what hangs: sanitizers are slow
 OTHERS = ["runner", "engine_test", "constraint_cli", "delegate_damage_test"]
 
 
 @pytest.fixture(scope="module")
 def sanitized() -> Path:
-    return build("asan", (*TESTS, *OTHERS)).directory
+    return build("asan", (*TESTS, DELEGATE, *OTHERS)).directory
 
 
 def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -56,8 +57,13 @@ def test_the_test_programs(sanitized: Path, program: str) -> None:
     assert run(sanitized / program).returncode == 0
 
 
+@pytest.mark.parametrize("suite", [*SUITES, *soaked(FURTHER)])
+def test_suites_of_the_delegate(sanitized: Path, suite: str) -> None:
+    assert run(sanitized / DELEGATE, suite).returncode == 0
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("program", [*METAL, *FURTHER])
+@pytest.mark.parametrize("program", METAL)
 def test_further_programs(program: str) -> None:
     assert run(build("asan", (program,)).directory / program).returncode == 0
 
@@ -87,9 +93,12 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path, seed: int) -> N
         assert chat("Hello\n") == 2
 
 
-@pytest.mark.parametrize("program", [TEAM, *soaked(DELEGATE + FURTHER)])
-def test_threads(program: str) -> None:
-    assert run(build("tsan", (program,)).directory / program).returncode == 0
+@pytest.mark.parametrize(
+    "command", [(TEAM,), *soaked((DELEGATE, suite) for suite in SUITES + FURTHER)], ids=" ".join
+)
+def test_threads(command: tuple[str, ...]) -> None:
+    program, *arguments = command
+    assert run(build("tsan", (program,)).directory / program, *arguments).returncode == 0
 
 
 @pytest.mark.parametrize("preset", ["asan", *soaked(["tsan"])])

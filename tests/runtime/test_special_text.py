@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.call_templates import TEMPLATES
 from support.chats import TEMPLATE, messages_of
+from support.once import made_once
 from support.special_models import HARMONY, export_with_special_tokens
 from support.tiers import checked
 
@@ -21,8 +22,10 @@ MARK = "def"  # a word of the model's vocabulary, which is made a special token 
 
 @pytest.fixture(scope="module")
 def special_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("special")
-    return export_with_special_tokens(directory, (MARK, *HARMONY), TEMPLATE)
+    def make(directory: Path) -> Path:
+        return export_with_special_tokens(directory, (MARK, *HARMONY), TEMPLATE)
+
+    return made_once(tmp_path_factory, "special", make)
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from exporter.pipeline import export_model
 from quant.scheme import Scheme
 
 SHARED_DATA = ROOT.parent / "shared" / "data"
+WHOLE_MODEL = "model.pickle"  # transformers' own, beside its checkpoint
 
 
 @pytest.fixture(scope="session")
@@ -275,11 +276,13 @@ def hearing_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     pytest.importorskip("transformers")
     from support.hearing_models import write_whisper
 
-    directory = tmp_path_factory.mktemp("whisper")
-    model = write_whisper(directory, timed=True)
-    return export_hearing(
-        HearingOptions(directory, directory / "w.pte", Scheme("none")), Quiet()
-    ).out, model
+    def make(directory: Path) -> Path:
+        torch.save(write_whisper(directory, timed=True), directory / WHOLE_MODEL)
+        options = HearingOptions(directory, directory / "w.pte", Scheme("none"))
+        return export_hearing(options, Quiet()).out
+
+    pte = made_once(tmp_path_factory, "hearing", make)
+    return pte, torch.load(pte.parent / WHOLE_MODEL, weights_only=False)
 
 
 @pytest.fixture(scope="session")
@@ -301,8 +304,11 @@ def seeing_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, P
     pytest.importorskip("transformers")
     from support.seeing_models import write_seeing
 
-    directory = tmp_path_factory.mktemp("smolvlm")
-    model = write_seeing(directory)
-    out, scheme = directory / "m.pte", Scheme("none")
-    options = ExportOptions(str(directory), out=out, scheme=scheme, max_context_len=1024)
-    return export_model(options, Quiet()).out, model, directory
+    def make(directory: Path) -> Path:
+        torch.save(write_seeing(directory), directory / WHOLE_MODEL)
+        out, scheme = directory / "m.pte", Scheme("none")
+        options = ExportOptions(str(directory), out=out, scheme=scheme, max_context_len=1024)
+        return export_model(options, Quiet()).out
+
+    pte = made_once(tmp_path_factory, "seeing", make)
+    return pte, torch.load(pte.parent / WHOLE_MODEL, weights_only=False), pte.parent

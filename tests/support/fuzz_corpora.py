@@ -4,20 +4,27 @@ Those that a run of the tests left in build/ are of all kinds of models.
 """
 
 import io
+import re
 import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import transformers
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from executorch.exir._serialize._program import deserialize_pte_binary
 from PIL import Image
 from support import gemma4_sight_models, patched_models
+from support.adapters import save_adapter
 from support.compressed_sound import flac, silent_mp3
+from support.exported import Quiet
 from support.fuzz_constraints import constraints
+from support.moonshine_models import write_moonshine
+from support.parakeet_models import write_parakeet
 from support.random_tokenizers import first_random_tokenizer
 from support.seeing_models import TEMPLATE as OF_PICTURES
 from support.trained_tokenizers import (
@@ -27,23 +34,33 @@ from support.trained_tokenizers import (
     train_qwen2,
 )
 
+from exporter.catalogue.names import EMBEDDED
 from exporter.chat_template import compile_chat_template
 from exporter.errors import ExportError
 from exporter.file.pte import Range, _write_record, verify
 from exporter.file.signing import _write_record as signed_record
 from exporter.file.signing import sign
 from exporter.hearing.log_mel import LogMelSettings, write_log_mel
+from exporter.hearing.pipeline import HearingOptions, export_hearing
 from exporter.hearing.transcription import Transcription, write_transcription
 from exporter.hearing.waveform import WaveformSettings, write_waveform
 from exporter.models import gemma4_sight, siglip2
+from exporter.models.families import decoder_spec
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
 from exporter.seeing.patch_settings import PatchSettings
 from exporter.seeing.picture_blob import write_picture
 from exporter.seeing.picture_settings import PictureSettings, PlaceText
 from exporter.seeing.question import Question
 from exporter.seeing.towers import fitted
 from exporter.tokenizer import compile_tokenizer
+from quant.scheme import Scheme
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "chat_templates"
+APERTUS: dict[str, Any] = {
+    **dict(vocab_size=4096, hidden_size=32, intermediate_size=48, num_hidden_layers=1),
+    **dict(num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64),
+}
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 MOST = 1 << 16  # bytes of a part that is taken; fuzzing is fast with small ones
 MOST_OF_A_FILE = 1 << 23
@@ -81,7 +98,9 @@ def corpora(model: Path, folder: Path, files: Path) -> Corpora:
         "sound": sounds(),
         "tokenizer": tokenizers(folder),
     }
-    for path in sorted({copy, *files.rglob("*.pte")}):
+    if not (folder / "further").exists():
+        further_models(folder / "further")
+    for path in sorted({copy, *folder.rglob("*.pte"), *files.rglob("*.pte")}):
         for target, part in parts(path):
             if part not in made[target]:
                 made[target].append(part)
@@ -101,11 +120,36 @@ def parts(path: Path) -> Iterator[tuple[str, bytes]]:
         if item.name in PARTS and item.size <= MOST:
             yield PARTS[item.name], content[item.offset : item.offset + item.size]
     program = deserialize_pte_binary(content).program
-    for plan in program.execution_plan:
+    for plan in program.execution_plan or []:  # none in a small file that `corpora` makes
         for delegate in plan.delegates:
             blob = bytes(program.backend_delegate_data[delegate.processed.index].data)
             if blob[4:8] == b"THCP" and len(blob) <= MOST:
                 yield "op_list", blob
+
+
+def further_models(folder: Path) -> None:
+    """`.pte` files with operators that others seldom have: xIELU, adapters, rows of any number."""
+    folder.mkdir()
+    apertus, sounds = folder / "apertus", [folder / "moonshine", folder / "parakeet"]
+    for directory in (apertus, *sounds):
+        directory.mkdir()
+    config = transformers.ApertusConfig(**APERTUS)
+    transformers.ApertusForCausalLM(config).save_pretrained(apertus)
+    save_adapter(apertus / "adapter", decoder_spec(config.to_dict()), 1)
+    for scheme in (Scheme("none"), Scheme("rtn8")):
+        options = ExportOptions(
+            model=str(apertus),
+            out=apertus / f"{scheme.name}.pte",
+            scheme=scheme,
+            adapters=(("one", str(apertus / "adapter")),),
+            tokenizer=EMBEDDED / "tokenizer.json",
+        )
+        export_model(options, Quiet())
+    for write, directory in zip((write_moonshine, write_parakeet), sounds, strict=True):
+        write(directory)
+        for path in directory.glob("*processor_config.json"):  # a second is most: small programs
+            path.write_text(re.sub(r'"chunk_length": \d+', '"chunk_length": 1', path.read_text()))
+        export_hearing(HearingOptions(directory, directory / "m.pte", Scheme("none")), Quiet())
 
 
 def small_file() -> bytes:

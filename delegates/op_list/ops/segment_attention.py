@@ -25,6 +25,7 @@ class SegmentAttention(Op):
         parts: of a sample, each by itself.
         bias: added to the scores: a row for each query; those of each head where bias_heads, and
             all of these of each part where bias_parts.
+        integers: queries, keys, values and weights are rounded.
     """
 
     READS: ClassVar = ("query", "key", "value", "bias")
@@ -45,6 +46,7 @@ class SegmentAttention(Op):
     bias: Rows | None = None
     bias_heads: bool = False
     bias_parts: bool = False
+    integers: bool = False
 
     def fields(self, places: Places) -> list[Field]:
         columns: list[Field] = []
@@ -68,10 +70,13 @@ class SegmentAttention(Op):
         if self.version < 9:
             return []
         bias = None if self.bias is None else places.slot(self.bias)
-        return [self.parts, bias, bias is not None, self.bias_heads, self.bias_parts]
+        fields: list[Field] = [self.parts, bias, bias is not None, self.bias_heads, self.bias_parts]
+        return [*fields, True] if self.integers else fields
 
     @property
     def version(self) -> int:
+        if self.integers:
+            return 16
         return self.VERSION if self.parts == 1 and self.bias is None else 9
 
     @property

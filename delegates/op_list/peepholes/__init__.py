@@ -1,4 +1,5 @@
-"""Peepholes merge ops into fewer that compute the same: each may be left out.
+"""Peepholes merge ops into fewer that compute the same: each may be left out. One alone rounds
+numbers, attend_in_integers.
 
 A peephole looks at one op and what it is tied to. It merges them, or says why not, or has nothing
 to do with such an op.
@@ -15,6 +16,7 @@ from delegates.op_list.peepholes.inputs import (
     prepare_once,
     select_last_in_linears,
 )
+from delegates.op_list.peepholes.integers import attend_in_integers
 from delegates.op_list.peepholes.join import gate, join_gate_and_up, join_query_key_value
 from delegates.op_list.peepholes.residual import add_in_linear
 from delegates.op_list.peepholes.windows import multiply_windows
@@ -36,6 +38,7 @@ PEEPHOLES: tuple[Peephole, ...] = (
     activate_in_place,
     add_in_linear,
     prepare_once,
+    attend_in_integers,
 )
 
 

@@ -4,7 +4,7 @@ from delegates.op_list.op_list import OpList
 from delegates.op_list.ops import Linear, Op, Patches
 from delegates.op_list.refused import Refused
 
-_STEP = 4  # columns of a product in float32 that belong together
+PART_STEP = 4  # columns of a product in float32 that belong together
 
 
 def multiply_windows(ops: OpList, op: Op) -> Refused | None:
@@ -12,7 +12,7 @@ def multiply_windows(ops: OpList, op: Op) -> Refused | None:
     if not isinstance(op, Patches):
         return None
     linear = ops.only_reader(op.output)
-    if op.planar or op.input.width % _STEP:
+    if op.planar or op.input.width % PART_STEP:
         return Refused("its picture is not in rows of whole fours of channels")
     if not isinstance(linear, Linear) or linear.prepares or linear.gated or linear.last_row:
         return Refused("what it reads is not multiplied by one linear in float32 alone")

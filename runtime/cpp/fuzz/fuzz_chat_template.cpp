@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/flatbuffer_mutator.h"
 #include "fuzz/input.h"
 #include "tokenizer/chat_template.h"
 

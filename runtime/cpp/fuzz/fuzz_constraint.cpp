@@ -11,8 +11,8 @@
 namespace thimble {
 namespace {
 
-constexpr int kMostSteps = 2000;  // of a compilation: then it is not wanted any more
-constexpr int kMostTokens = 24;
+constexpr int kMostSteps = 60;  // of a compilation: then it is not wanted any more
+constexpr int kMostTokens = 12;
 
 /// Every byte is a token, and some words are.
 std::shared_ptr<const Vocabulary> make_vocabulary() {

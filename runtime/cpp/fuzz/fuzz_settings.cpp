@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "embed/embedding_settings.h"
+#include "fuzz/flatbuffer_mutator.h"
 #include "fuzz/input.h"
 #include "hear/transcription_settings.h"
 #include "picture/tiles.h"

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/flatbuffer_mutator.h"
 #include "fuzz/input.h"
 #include "tokenizer/token_stream.h"
 #include "tokenizer/tokenizer.h"

@@ -11,6 +11,7 @@
 #include "kernels/norms.h"
 #include "kernels/shared/cache.h"
 #include "kernels/shared/function.h"
+#include "kernels/texts.h"
 
 namespace thimble::kernels {
 
@@ -288,37 +289,6 @@ struct DeltaShape {
 /// Where the step of a position is in a log whose rows are `stride` floats apart.
 constexpr size_t delta_log_row(size_t position, size_t stride) {
   return position % kDeltaLogRows * stride;
-}
-
-/// softmax(scale * q . keys) . values of one head, for queries `first` to before `last` of a text.
-/// Online softmax as in attention(), over tiles of kTextTile positions. Dot products are fused
-/// chains in the order of dimensions, sums of weights and outputs in the order of positions;
-/// positions that a query does not see add nothing. A query whose biases are all -inf gets zeros.
-struct TextAttentionArgs {
-  const float* q;  ///< of the text's first row; [rows][head_dim], rows q_stride floats apart
-  size_t q_stride;
-  const float* k;  ///< as q
-  size_t k_stride;
-  const float* v;  ///< as q
-  size_t v_stride;
-  float* out;  ///< as q
-  size_t out_stride;
-  size_t rows;   ///< of k and v
-  size_t first;  ///< row of q and out
-  size_t last;
-  size_t head_dim;
-  float scale;
-  size_t window;      ///< positions that a query sees, its own and those before; 0: all of them
-  size_t after;       ///< how many it sees behind its own
-  const float* bias;  ///< added to scores; [rows of q][rows of k], or null
-  size_t bias_stride;
-  float* scratch;  ///< text_attention_scratch_size() floats, aligned to 64
-};
-constexpr size_t kTextTile = 64;
-/// Queries that go through a text together, at most: the smallest work of a thread.
-constexpr size_t kTextAttentionRows = 32;
-constexpr size_t text_attention_scratch_size(size_t head_dim) {
-  return (2 * head_dim + 2 * kTextTile) * kTextAttentionRows;
 }
 
 /// Sizes of the blocks that hadamard() rotates.

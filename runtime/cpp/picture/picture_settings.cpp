@@ -105,7 +105,8 @@ bool read_patches(const FlatbufferTable& table, PatchSettings* patches) {
          patches->least_pixels >= 0 && patches->least_pixels <= patches->most_pixels &&
          patches->most_pixels < static_cast<double>(patches->most_rows + 1) * area &&
          patches->turned % 4 == 0 && patches->turned <= kMostTurned &&
-         (patches->turned == 0 || (patches->theta > 0 && std::isfinite(patches->theta))) &&
+         (patches->turned == 0 ||
+          (patches->theta > 0 && std::isfinite(patches->theta) && patches->least_pixels >= 1)) &&
          std::all_of(
              patches->grids.begin(), patches->grids.end(),
              [&](const auto& grid) {

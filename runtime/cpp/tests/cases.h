@@ -38,8 +38,8 @@ inline bool is_chosen() {
 }
 
 /// Runs the cases that the command line names, or all; exits 0 when all are there and passed.
-template <int kCount>
-int run_cases(const Case (&cases)[kCount], int argc, char** argv) {
+template <typename Cases>
+int run_cases(const Cases& cases, int argc, char** argv) {
   int ran = 0, failed = 0;
   for (const Case& test_case : cases) {
     const auto is_named = [&](const char* name) { return std::strcmp(name, test_case.name) == 0; };

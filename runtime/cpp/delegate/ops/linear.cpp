@@ -194,9 +194,10 @@ class Linear {
             const size_t first = at * tile, count = std::min(tile, rows_.count - first);
             float* const y = context_.row(op_.output, rows_.first + first);
             if (windows_) parts_ = windows_->point(rows_.first + first, count);
-            context_.kernels.float_linear(
-                {x + first * columns, columns, count, weight_, 0, weight_.blocks(), y, stride,
-                 bias_, op_.accumulate, bounds(), parts_, static_cast<size_t>(op_.window.taps())});
+            const float* const rows = windows_ ? nullptr : x + first * columns;
+            context_.kernels.float_linear({rows, columns, count, weight_, 0, weight_.blocks(), y,
+                                           stride, bias_, op_.accumulate, bounds(), parts_,
+                                           static_cast<size_t>(op_.window.taps())});
             if (op_.activates() && bounds() == Function::kAdd) {
               context_.kernels.activate({op_.activation, y, stride, count, width, y, stride});
             }

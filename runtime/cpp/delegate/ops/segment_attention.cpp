@@ -28,9 +28,12 @@ struct Unit {
 /// The units of a chunk, numbered segment by segment, head by head.
 class Units {
  public:
-  /// \param slot of the queries.
-  Units(const OpContext& context, uint32_t slot, size_t parts, size_t heads)
-      : context_(context), slot_(slot), parts_(parts), heads_(heads) {}
+  Units(const OpContext& context, const SegmentAttentionOp& op)
+      : context_(context),
+        slot_(op.query),
+        parts_(op.count()),
+        heads_(op.num_attention_heads),
+        together_(op.together()) {}
 
   size_t count() const {
     size_t count = 0;
@@ -43,19 +46,17 @@ class Units {
     for (; number >= parts_ * heads_ * blocks(segment); ++segment)
       number -= parts_ * heads_ * blocks(segment);
     const size_t head = number / blocks(segment);
-    return {segment, head / heads_, head % heads_,
-            number % blocks(segment) * kernels::kTextAttentionRows};
+    return {segment, head / heads_, head % heads_, number % blocks(segment) * together_};
   }
 
  private:
   size_t blocks(size_t segment) const {
-    return kernels::divide_up(segment_rows(context_, slot_, segment, parts_),
-                              kernels::kTextAttentionRows);
+    return kernels::divide_up(segment_rows(context_, slot_, segment, parts_), together_);
   }
 
   const OpContext& context_;
   const uint32_t slot_;
-  const size_t parts_, heads_;
+  const size_t parts_, heads_, together_;
 };
 
 /// The op on one thread.
@@ -66,7 +67,7 @@ class Attention {
         context_(context),
         dim_(context.width(op.output) / op.num_attention_heads),
         group_(op.num_attention_heads / op.num_key_value_heads),
-        units_(context, op.query, op.count(), op.num_attention_heads) {}
+        units_(context, op) {}
 
   void run() {
     context_.team.share_out(context_.thread, units_.count(), 1, [&](Range part) {
@@ -122,9 +123,9 @@ class Attention {
          column(op_.key, op_.key_offset, shared), context_.stride(op_.key),
          column(op_.value, op_.value_offset, shared), context_.stride(op_.value),
          column(op_.output, 0, unit.head), context_.stride(op_.output), key_rows(unit.segment),
-         unit.first, std::min(rows, unit.first + kernels::kTextAttentionRows), dim_, op_.scale,
-         op_.window, op_.after, bias(unit), op_.biased ? context_.stride(op_.bias) : 0,
-         reinterpret_cast<float*>(context_.workspace.scratch(context_.thread))});
+         unit.first, std::min(rows, unit.first + op_.together()), dim_, op_.scale, op_.window,
+         op_.after, bias(unit), op_.biased ? context_.stride(op_.bias) : 0,
+         reinterpret_cast<float*>(context_.workspace.scratch(context_.thread)), op_.integers});
   }
 
   const SegmentAttentionOp& op_;
@@ -144,7 +145,8 @@ SegmentAttentionOp SegmentAttentionOp::read(const FlatbufferTable& table) {
           table.scalar<uint32_t>(10),     table.scalar<uint32_t>(11),
           table.scalar<uint32_t>(12),     table.scalar<uint32_t>(13),
           table.scalar<uint32_t>(14),     table.scalar<uint8_t>(15) != 0,
-          table.scalar<uint8_t>(16) != 0, table.scalar<uint8_t>(17) != 0};
+          table.scalar<uint8_t>(16) != 0, table.scalar<uint8_t>(17) != 0,
+          table.scalar<uint8_t>(18) != 0};
 }
 
 void SegmentAttentionOp::check(Checker* checker) const {
@@ -167,6 +169,7 @@ void SegmentAttentionOp::check(Checker* checker) const {
   checker->check(std::isfinite(scale), "has the scale " + std::to_string(scale));
   checker->check(max_seq_len >= 1 && max_seq_len <= kMostSegmentRows,
                  "takes texts of " + std::to_string(max_seq_len) + " tokens");
+  checker->check(!(integers && biased), "adds biases to scores of integers");
   for (const uint32_t slot : {query, key, value}) checker->pools(slot);
   if (checker->program().by_sample) {
     checker->has_rows_of({query}, output);
@@ -202,7 +205,7 @@ WorkspaceNeeds SegmentAttentionOp::needs(const Program& program, const kernels::
                                          size_t) const {
   const size_t dim = program.slots[output].width / num_attention_heads;
   WorkspaceNeeds needs;
-  needs.scratch = kernels::text_attention_scratch_size(dim) * sizeof(float);
+  needs.scratch = kernels::text_attention_scratch_size(dim, integers) * sizeof(float);
   return needs;
 }
 

@@ -24,6 +24,7 @@ struct SegmentAttentionOp {
   bool biased = false;
   bool bias_heads = false;
   bool bias_parts = false;
+  bool integers = false;
 
   static constexpr const char* kName = "SegmentAttention";
   static constexpr bool kPerSegment = false;  // threads share the segments
@@ -38,6 +39,10 @@ struct SegmentAttentionOp {
   }
   WorkspaceNeeds needs(const Program& program, const kernels::Variant&, size_t) const;
   size_t count() const { return parts == 0 ? 1 : parts; }
+  /// Queries of a head that a thread attends with at a time.
+  size_t together() const {
+    return integers ? kernels::kTextIntegerRows : kernels::kTextAttentionRows;
+  }
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 };
 

@@ -1,15 +1,28 @@
 #include "delegate/program/call_check.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace thimble::cpu {
-
 namespace {
 
-/// Whether the memory for logits has room for those that the program computes.
+bool has_per_segment(const Program& program) {
+  return std::any_of(program.outputs.begin(), program.outputs.end(), [&](const Value& output) {
+    return program.slots[output.slot].is_per_segment();
+  });
+}
+
+/// Whether the memory for logits has room for those that the program computes; without such memory
+/// its own outputs have room for a row.
 Status check_logits(const Program& program, const AskedSegments& asked) {
   const Slot& slot = program.slots[program.outputs.front().slot];
-  if (program.by_sample || program.outputs.size() > 1 || slot.has_all_rows()) {
+  if (asked.logits == nullptr) {
+    if (asked.segments.size() == 1 || !has_per_segment(program)) return {};
+    return Status::error("the program gives a row for each of " +
+                         std::to_string(asked.segments.size()) +
+                         " segments: give memory for their logits");
+  }
+  if (program.outputs.size() > 1 || slot.has_all_rows()) {
     return Status::error(
         "memory for logits was given, but the program returns those of all rows, or several "
         "outputs: give none, or export the model without that");
@@ -32,6 +45,9 @@ Status choose_segments(const Program& program, const Session& session, AskedSegm
     call->segments.front().cache = session.current();
     return {};
   }
+  if (program.by_sample) {
+    return Status::error("this program takes whole samples: request no segments of its calls");
+  }
   size_t rows = 0;
   for (Segment& segment : asked.segments) {
     rows += segment.rows;
@@ -52,10 +68,8 @@ Status choose_segments(const Program& program, const Session& session, AskedSegm
                          " on, and the call's inputs have " + std::to_string(call->rows) +
                          " from " + std::to_string(start_pos) + " on: make them equal");
   }
-  if (asked.logits != nullptr) {
-    const Status status = check_logits(program, asked);
-    if (!status.ok()) return status;
-  }
+  const Status status = check_logits(program, asked);
+  if (!status.ok()) return status;
   call->segments = std::move(asked.segments);
   return {};
 }

@@ -19,7 +19,7 @@
 namespace thimble::cpu {
 
 /// Those that are read. Each has all that the ones before have.
-inline constexpr uint32_t kFirstProgramVersion = 6, kProgramVersion = 15;
+inline constexpr uint32_t kFirstProgramVersion = 6, kProgramVersion = 16;
 
 struct Weight {
   std::string key;

@@ -8,12 +8,8 @@
 
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/shared/attention_blocks.h"
+#include "kernels/shared/integer_products.h"
 #include "kernels/shared/symmetric.h"
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(__ARM_FEATURE_DOTPROD)
-#include "kernels/shared/attention_fours.h"
-#else
-#include "kernels/shared/attention_pairs.h"
-#endif
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 

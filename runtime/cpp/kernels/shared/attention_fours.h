@@ -20,10 +20,16 @@ struct IntegerProducts {
   static void put_query(const int8_t* columns, int8_t* to) {
     std::memcpy(to, columns, kQueryBytes);
   }
+  /// Writes those of 16 queries, one behind the other.
+  static void put_queries(I32x16 fours, int8_t* to) {
+    store(reinterpret_cast<int32_t*>(to), fours);
+  }
   /// What the sum of a query's products begins with, of its own sum.
   static I32x16 begin_score(int32_t sum) {
     return kHalves ? broadcast(int32_t{0}) : begin_biased(sum);
   }
+  /// The same where a key's bytes stand for themselves, not for what is 128 less.
+  static I32x16 begin_plain(int32_t sum) { return begin_unsigned(sum); }
 
   /// Adds the products of kColumns columns: keys of kCount blocks, `stride` apart, and rows'
   /// queries.

@@ -29,8 +29,17 @@ struct IntegerProducts {
       std::memcpy(to, words, sizeof words);
     }
   }
+  /// Writes those of 16 queries, one behind the other.
+  static void put_queries(I32x16 fours, int8_t* to) {
+    int32_t lanes[kLanes];
+    store(lanes, fours);
+    const auto* bytes = reinterpret_cast<const int8_t*>(lanes);
+    for (size_t i = 0; i < kLanes; ++i) put_query(bytes + i * kCacheFour, to + i * kQueryBytes);
+  }
   /// What the sum of a query's products begins with, of its own sum.
   static I32x16 begin_score(int32_t sum) { return broadcast(kHalves ? 0 : -kCacheBias * sum); }
+  /// The same where a key's bytes stand for themselves, not for what is 128 less.
+  static I32x16 begin_plain(int32_t /*sum*/) { return broadcast(int32_t{0}); }
 
   /// Adds the products of kColumns columns: keys of kCount blocks, `stride` apart, and rows'
   /// queries.

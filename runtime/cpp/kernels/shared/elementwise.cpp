@@ -111,10 +111,14 @@ void xielu(const XieluArgs& args) {
 }
 
 void activate(const ActivateArgs& args) {
+  constexpr size_t kAhead = 8;  // rows of y, which may lie far apart
   with_activation(args.activation, [&](auto activation) {
-    for (size_t row = 0; row < args.rows; ++row)
-      each_one(args.x + row * args.x_stride, args.columns, args.y + row * args.y_stride,
-               activation);
+    for (size_t row = 0; row < args.rows; ++row) {
+      float* const y = args.y + row * args.y_stride;
+      for (size_t i = 0; row + kAhead < args.rows && i < args.columns; i += kLanes)
+        __builtin_prefetch(y + kAhead * args.y_stride + i, 1);
+      each_one(args.x + row * args.x_stride, args.columns, y, activation);
+    }
   });
 }
 

@@ -78,7 +78,7 @@ template <size_t kRows, size_t kBlocks, size_t kTogether, typename Known>
 void multiply(const FloatLinearArgs& args, size_t m, size_t block, const float* values,
               size_t block_floats, const float* ahead) {
   const size_t columns = args.weight.columns;
-  const float* const x = args.x + m * args.x_stride;
+  const float* const x = Known::in_parts ? nullptr : args.x + m * args.x_stride;
   const auto each = [](auto operation) [[gnu::always_inline]] {
     unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
       unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] { operation(r, b); });

@@ -6,6 +6,8 @@
 #include "kernels/shared/functions.h"
 #include "kernels/shared/lanes.h"
 #include "kernels/shared/one_query.h"
+#include "kernels/shared/text_integers.h"
+#include "kernels/shared/text_window.h"
 #include "kernels/shared/transpose.h"
 #include "kernels/shared/unrolled.h"
 
@@ -87,14 +89,9 @@ class Queries {
       sums_[v] = broadcast(0.0f);
     });
     for (size_t i = 0; i < args_.head_dim * kWidth; i += kLanes) store(outputs_ + i, sums_[0]);
-    const size_t last = first_ + count_ - 1;
-    // Tiles begin at multiples, however many queries go together: so the order of sums is theirs.
-    size_t start = args_.window != 0 && first_ >= args_.window ? first_ - args_.window + 1 : 0;
-    start -= start % kTextTile;
-    const size_t seen = last + 1 + (args_.after < args_.rows ? args_.after : args_.rows);
-    const size_t end = seen < args_.rows ? seen : args_.rows;
-    for (; start < end; start += kTextTile)
-      add_tile(start, end - start < kTextTile ? end - start : kTextTile);
+    for (TextRange seen = seen_tiles(args_, first_, first_ + count_ - 1); seen.first < seen.end;
+         seen.first += kTextTile)
+      add_tile(seen.first, seen.end - seen.first < kTextTile ? seen.end - seen.first : kTextTile);
     finish();
   }
 
@@ -106,8 +103,12 @@ class Queries {
     multiply_all<kVectors>(args_.k + start * args_.k_stride, count, args_.k_stride, 1, queries_,
                            args_.head_dim, nullptr, weights_);
     if constexpr (kBiased) add_biases(start, count);
-    const bool hides = hides_some(start, start + count - 1);
-    if (hides) hide(start, count, kBiased ? kNothing : -FLT_MAX);
+    const TextRange range{start, start + count};
+    const bool hides = hides_some(args_, first_, first_ + count_ - 1, range);
+    const auto hide_with = [&](float number) {
+      hide(args_, first_, count_, range, number, weights_, kWidth);
+    };
+    if (hides) hide_with(kBiased ? kNothing : -FLT_MAX);
     F32x16 factor[kVectors];
     unrolled<kVectors>([&](auto v) {
       F32x16 largest = largest_[v];
@@ -122,7 +123,7 @@ class Queries {
         store(weight, power(sub(load(weight), largest_[v])));
       });
     }
-    if (hides) hide(start, count, 0.0f);
+    if (hides) hide_with(0.0f);
     unrolled<kVectors>([&](auto v) {
       F32x16 sum = mul(sums_[v], factor[v]);
       for (size_t p = 0; p < count; ++p) sum = add(sum, load(weights_ + p * kWidth + v * kLanes));
@@ -141,26 +142,6 @@ class Queries {
               1.0f, biases_, kWidth);
     for (size_t i = 0; i < count * kWidth; i += kLanes)
       store(weights_ + i, add(load(weights_ + i), load(biases_ + i)));
-  }
-
-  /// Whether a query does not see all of positions `start` to `last`.
-  bool hides_some(size_t start, size_t last) const {
-    const size_t last_query = first_ + count_ - 1;
-    return (args_.window != 0 && start + args_.window <= last_query) ||
-           (last > first_ && last - first_ > args_.after);
-  }
-
-  /// Writes a number for each position and query that does not see it.
-  void hide(size_t start, size_t count, float number) const {
-    for (size_t p = 0; p < count; ++p) {
-      const size_t position = start + p;
-      for (size_t lane = 0; lane < count_; ++lane) {
-        const size_t query = first_ + lane;
-        const bool seen = position <= query ? args_.window == 0 || query - position < args_.window
-                                            : position - query <= args_.after;
-        if (!seen) weights_[p * kWidth + lane] = number;
-      }
-    }
   }
 
   /// Makes the sums of queries that see nothing so large that their outputs are zeros.
@@ -216,6 +197,7 @@ void attend(const TextAttentionArgs& args) {
 }  // namespace
 
 void text_attention(const TextAttentionArgs& args) {
+  if (args.integers) return attend_in_integers(args);
   args.bias == nullptr ? attend<false>(args) : attend<true>(args);
 }
 

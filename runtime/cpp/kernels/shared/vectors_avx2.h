@@ -104,6 +104,16 @@ inline void store_bytes(int8_t* to, I32x16 a) {
       _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
 }
+inline __m256i joined(__m256i a, __m256i b, __m256i c, __m256i d) {
+  const __m256i low_byte = _mm256_set1_epi32(0xFF);
+  const auto low = [&](__m256i x) { return _mm256_and_si256(x, low_byte); };
+  const __m256i two = _mm256_or_si256(low(a), _mm256_slli_epi32(low(b), 8));
+  const __m256i others = _mm256_or_si256(low(c), _mm256_slli_epi32(d, 8));
+  return _mm256_blend_epi16(two, _mm256_slli_epi32(others, 16), 0xAA);
+}
+inline I32x16 joined(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
+  return {joined(a.low, b.low, c.low, d.low), joined(a.high, b.high, c.high, d.high)};
+}
 inline int32_t sum(I32x16 a) {
   const __m256i pairs = _mm256_add_epi32(a.low, a.high);
   __m128i four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));

@@ -59,6 +59,15 @@ inline I32x16 round_to_int(F32x16 a) {
 inline void store_bytes(int8_t* to, I32x16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(a));
 }
+inline I32x16 joined(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
+  constexpr int kSelect = 0xCA;
+  const auto behind = [](int32_t mask, __m512i low, __m512i high) {
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi32(mask), low, high, kSelect);
+  };
+  const __m512i two = behind(0xFF, a, _mm512_slli_epi32(b, 8));
+  const __m512i three = behind(0xFFFF, two, _mm512_slli_epi32(c, 16));
+  return behind(0xFFFFFF, three, _mm512_slli_epi32(d, 24));
+}
 inline int32_t sum(I32x16 a) { return _mm512_reduce_add_epi32(a); }
 inline F32x16 power_of_two(I32x16 n) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
@@ -96,6 +105,7 @@ inline Bytes load_halves(const uint8_t* from) {
   return dpbusd(acc, _mm512_set1_epi32(four), a);
 }
 inline I32x16 begin_biased(int32_t sum) { return _mm512_set1_epi32(-128 * sum); }
+inline I32x16 begin_unsigned(int32_t /*sum*/) { return broadcast(int32_t{0}); }
 inline Bytes load_biased(const uint8_t* from) { return _mm512_loadu_si512(from); }
 [[gnu::always_inline]] inline I32x16 add_biased(I32x16 acc, Bytes a, int32_t four) {
   return dpbusd(acc, a, _mm512_set1_epi32(four));

@@ -37,6 +37,7 @@ inline Bytes load_halves(const uint8_t* from) {
   return {dpbusd(acc.low, positive, a.low), dpbusd(acc.high, positive, a.high)};
 }
 inline I32x16 begin_biased(int32_t sum) { return broadcast(-128 * sum); }
+inline I32x16 begin_unsigned(int32_t /*sum*/) { return broadcast(int32_t{0}); }
 inline Bytes load_biased(const uint8_t* from) {
   return {_mm256_loadu_si256(as_vector(from)), _mm256_loadu_si256(as_vector(from + 32))};
 }

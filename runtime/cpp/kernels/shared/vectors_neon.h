@@ -105,6 +105,12 @@ inline void store_bytes(int8_t* to, I32x16 a) {
   const int16x8_t high = vcombine_s16(vmovn_s32(a.part[2]), vmovn_s32(a.part[3]));
   vst1q_s8(to, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
 }
+inline I32x16 joined(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
+  return each_int([&](int i) {
+    const int32x4_t two = vsliq_n_s32(a.part[i], b.part[i], 8);
+    return vsliq_n_s32(vsliq_n_s32(two, c.part[i], 16), d.part[i], 24);
+  });
+}
 inline int32_t sum(I32x16 a) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(a.part[0], a.part[1]), vaddq_s32(a.part[2], a.part[3])));
 }
@@ -163,6 +169,8 @@ inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
 /// For sums of products of bytes that are stored plus 128: what such a sum begins with, of the sum
 /// of its other factors; the bytes; and the sum, with four factors, -127 to 127, more.
 inline I32x16 begin_biased(int32_t /*sum*/) { return broadcast(int32_t{0}); }
+/// The same where such bytes stand for themselves.
+inline I32x16 begin_unsigned(int32_t sum) { return broadcast(128 * sum); }
 inline Bytes load_biased(const uint8_t* from) {
   const uint8x16_t bias = vdupq_n_u8(128);
   return each_bytes(

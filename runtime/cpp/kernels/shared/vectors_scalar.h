@@ -114,6 +114,17 @@ inline I32x16 round_to_int(F32x16 a) {
 inline void store_bytes(int8_t* to, I32x16 a) {
   for (int i = 0; i < 16; ++i) to[i] = static_cast<int8_t>(a.lane[i]);
 }
+/// The low bytes of the lanes of four, side by side.
+inline I32x16 joined(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
+  I32x16 result;
+  for (int i = 0; i < 16; ++i) {
+    const int32_t lanes[] = {a.lane[i], b.lane[i], c.lane[i], d.lane[i]};
+    int8_t bytes[4];
+    for (int byte = 0; byte < 4; ++byte) bytes[byte] = static_cast<int8_t>(lanes[byte]);
+    std::memcpy(&result.lane[i], bytes, sizeof bytes);
+  }
+  return result;
+}
 inline int32_t sum(I32x16 a) {
   int32_t total = 0;
   for (int32_t lane : a.lane) total += lane;

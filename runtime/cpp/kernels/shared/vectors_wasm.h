@@ -131,6 +131,14 @@ inline void store_bytes(int8_t* to, I32x16 a) {
   const v128_t high = wasm_u16x8_narrow_i32x4(low_bytes(a.part[2]), low_bytes(a.part[3]));
   wasm_v128_store(to, wasm_u8x16_narrow_i16x8(low, high));
 }
+inline I32x16 joined(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
+  const auto low = [](v128_t x) { return wasm_v128_and(x, held_ints(255)); };
+  return each_int([&](int i) {
+    const v128_t two = wasm_v128_or(low(a.part[i]), wasm_i32x4_shl(low(b.part[i]), 8));
+    const v128_t others = wasm_v128_or(low(c.part[i]), wasm_i32x4_shl(d.part[i], 8));
+    return wasm_v128_or(two, wasm_i32x4_shl(others, 16));
+  });
+}
 inline int32_t sum(I32x16 a) {
   const v128_t four =
       wasm_i32x4_add(wasm_i32x4_add(a.part[0], a.part[1]), wasm_i32x4_add(a.part[2], a.part[3]));

@@ -7,14 +7,13 @@
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
 #include "kernels/shared/half.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::adapter_test {
 namespace {
 
-using namespace thimble;
-using test::Case;
 using test::expect;
 using test::LoadedModel;
 using test::RandomModel;
@@ -264,16 +263,15 @@ const test::Damage kDamages[] = {
 
 bool damaged_programs() { return test::all_are_refused(AdaptedModel().program, kDamages); }
 
-}  // namespace
+const test::Suite suite("adapter",
+                        {{"every_variant_and_thread_count", every_variant_and_thread_count},
+                         {"chunks_leave_no_trace", chunks_leave_no_trace},
+                         {"none_is_the_model_alone", none_is_the_model_alone},
+                         {"a_cache_has_one_adapter", a_cache_has_one_adapter},
+                         {"segments_share_an_adapter", segments_share_an_adapter},
+                         {"a_saved_cache_has_one_adapter", a_saved_cache_has_one_adapter},
+                         {"no_adapters", no_adapters},
+                         {"damaged_programs", damaged_programs}});
 
-int main(int argc, char** argv) {
-  const Case cases[] = {{"every_variant_and_thread_count", every_variant_and_thread_count},
-                        {"chunks_leave_no_trace", chunks_leave_no_trace},
-                        {"none_is_the_model_alone", none_is_the_model_alone},
-                        {"a_cache_has_one_adapter", a_cache_has_one_adapter},
-                        {"segments_share_an_adapter", segments_share_an_adapter},
-                        {"a_saved_cache_has_one_adapter", a_saved_cache_has_one_adapter},
-                        {"no_adapters", no_adapters},
-                        {"damaged_programs", damaged_programs}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::adapter_test

@@ -1,13 +1,13 @@
 // Dense convolutions that read windows where they lie: the bits of those that copy them first.
 
 #include "kernels/select/cpu_features.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::convolving_test {
 namespace {
 
-using namespace thimble;
 using test::expect;
 using test::same_bits;
 
@@ -100,11 +100,9 @@ bool damaged_programs() {
   return test::all_are_refused(ConvolvingModel(false, kernels::Function::kAdd).program, kDamages);
 }
 
-}  // namespace
+const test::Suite suite("convolving", {{"windows_are_multiplied_where_they_are",
+                                        windows_are_multiplied_where_they_are},
+                                       {"damaged_programs", damaged_programs}});
 
-int main(int argc, char** argv) {
-  const test::Case cases[] = {
-      {"windows_are_multiplied_where_they_are", windows_are_multiplied_where_they_are},
-      {"damaged_programs", damaged_programs}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::convolving_test

@@ -3,14 +3,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "delegate/program/call_check.h"
 #include "kernels/select/cpu_features.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::encoder_test {
 namespace {
 
-using namespace thimble;
 using test::expect;
 using test::LoadedModel;
 using test::same_bits;
@@ -206,6 +207,22 @@ bool what_is_no_text() {
          expect(loaded.run({100}, 0).empty(), "a refusal of an unknown token");
 }
 
+bool several_rows_have_a_place() {
+  LoadedModel loaded(EncoderModel(kForms[0]), kernels::scalar::kVariant, 1);
+  const auto session = cpu::find_session(loaded.session());
+  cpu::Call call;
+  call.rows = 5;
+  call.segments = {{0, 0, 5}};
+  const cpu::AskedSegments two{{{0, 0, 3, 0}, {0, 0, 2, 0}}};
+  cpu::Program program = loaded.executor().program();
+  const std::string pooled = cpu::choose_segments(program, *session, two, &call).message();
+  program.by_sample = true;
+  const std::string samples = cpu::choose_segments(program, *session, two, &call).message();
+  return expect(pooled.find("a row for each of 2 segments") != std::string::npos, "of texts") &&
+         expect(samples.find("takes whole samples") != std::string::npos, "of samples") &&
+         expect(call.segments.size() == 1, "the call as it was");
+}
+
 /// The first op of a kind.
 template <typename Kind>
 Kind& first(cpu::Program* program) {
@@ -265,15 +282,14 @@ const test::Damage kDamages[] = {
 
 bool damaged_programs() { return test::all_are_refused(EncoderModel(kForms[0]).program, kDamages); }
 
-}  // namespace
+const test::Suite suite("encoder", {{"several_texts_are_each_alone", several_texts_are_each_alone},
+                                    {"an_activation_in_a_linear_is_one_behind_it",
+                                     an_activation_in_a_linear_is_one_behind_it},
+                                    {"attention_as_it_is_defined", attention_as_it_is_defined},
+                                    {"pooling_as_it_is_defined", pooling_as_it_is_defined},
+                                    {"what_is_no_text", what_is_no_text},
+                                    {"several_rows_have_a_place", several_rows_have_a_place},
+                                    {"damaged_programs", damaged_programs}});
 
-int main(int argc, char** argv) {
-  const test::Case cases[] = {
-      {"several_texts_are_each_alone", several_texts_are_each_alone},
-      {"an_activation_in_a_linear_is_one_behind_it", an_activation_in_a_linear_is_one_behind_it},
-      {"attention_as_it_is_defined", attention_as_it_is_defined},
-      {"pooling_as_it_is_defined", pooling_as_it_is_defined},
-      {"what_is_no_text", what_is_no_text},
-      {"damaged_programs", damaged_programs}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::encoder_test

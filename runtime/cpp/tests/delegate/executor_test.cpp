@@ -5,14 +5,13 @@
 
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::executor_test {
 namespace {
 
-using namespace thimble;
-using test::Case;
 using test::expect;
 using test::LoadedModel;
 using test::RandomModel;
@@ -191,15 +190,14 @@ const test::Damage kDamages[] = {
 
 bool damaged_programs() { return test::all_are_refused(RandomModel().program, kDamages); }
 
-}  // namespace
+const test::Suite suite("executor",
+                        {{"every_variant_and_thread_count", every_variant_and_thread_count},
+                         {"chunks_leave_no_trace", chunks_leave_no_trace},
+                         {"few_blocks", few_blocks},
+                         {"deep_positions", deep_positions},
+                         {"rows_nobody_reads", rows_nobody_reads},
+                         {"impossible_calls", impossible_calls},
+                         {"damaged_programs", damaged_programs}});
 
-int main(int argc, char** argv) {
-  const Case cases[] = {{"every_variant_and_thread_count", every_variant_and_thread_count},
-                        {"chunks_leave_no_trace", chunks_leave_no_trace},
-                        {"few_blocks", few_blocks},
-                        {"deep_positions", deep_positions},
-                        {"rows_nobody_reads", rows_nobody_reads},
-                        {"impossible_calls", impossible_calls},
-                        {"damaged_programs", damaged_programs}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::executor_test

@@ -9,13 +9,13 @@
 #include "delegate/ops/routing.h"
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::experts_test {
 namespace {
 
-using namespace thimble;
 using kernels::Function;
 using kernels::kBlockRows;
 using kernels::WeightFormat;
@@ -295,12 +295,10 @@ const test::Damage kDamages[] = {
 
 bool damaged_programs() { return test::all_are_refused(Mixture(kForms[3]).program, kDamages); }
 
-}  // namespace
+const test::Suite suite("experts", {{"sums_of_experts", sums_of_experts},
+                                    {"chunks_leave_no_trace", chunks_leave_no_trace},
+                                    {"ties_and_what_is_no_number", ties_and_what_is_no_number},
+                                    {"damaged_programs", damaged_programs}});
 
-int main(int argc, char** argv) {
-  const test::Case cases[] = {{"sums_of_experts", sums_of_experts},
-                              {"chunks_leave_no_trace", chunks_leave_no_trace},
-                              {"ties_and_what_is_no_number", ties_and_what_is_no_number},
-                              {"damaged_programs", damaged_programs}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::experts_test

@@ -6,14 +6,14 @@
 
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/general_model.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::ops_test {
 namespace {
 
-using namespace thimble;
 using kernels::Function;
 using test::expect;
 using test::GeneralModel;
@@ -211,13 +211,11 @@ bool rotation_without_a_cache() {
          expect(!cpu::check_program(&placeless).ok(), "a refusal without a position");
 }
 
-}  // namespace
+const test::Suite suite("ops", {{"fused_and_in_single_steps", fused_and_in_single_steps},
+                                {"chunks_leave_no_trace", chunks_leave_no_trace},
+                                {"rows_of_the_last_token", rows_of_the_last_token},
+                                {"damaged_programs", damaged_programs},
+                                {"rotation_without_a_cache", rotation_without_a_cache}});
 
-int main(int argc, char** argv) {
-  const test::Case cases[] = {{"fused_and_in_single_steps", fused_and_in_single_steps},
-                              {"chunks_leave_no_trace", chunks_leave_no_trace},
-                              {"rows_of_the_last_token", rows_of_the_last_token},
-                              {"damaged_programs", damaged_programs},
-                              {"rotation_without_a_cache", rotation_without_a_cache}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::ops_test

@@ -5,13 +5,13 @@
 
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
-#include "tests/cases.h"
 #include "tests/delegate/general_model.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::ring_test {
 namespace {
 
-using namespace thimble;
 using test::expect;
 using test::GeneralModel;
 using test::same_bits;
@@ -247,13 +247,11 @@ bool refuses_impossible_rings() {
   return expect(cpu::check_program(&program).ok(), "the largest window of 128 rows");
 }
 
-}  // namespace
+const test::Suite suite("ring", {{"bits_of_a_whole_cache", bits_of_a_whole_cache},
+                                 {"truncates_as_far_as_it_reaches", truncates_as_far_as_it_reaches},
+                                 {"saves_and_restores", saves_and_restores},
+                                 {"forks", forks},
+                                 {"refuses_impossible_rings", refuses_impossible_rings}});
 
-int main(int argc, char** argv) {
-  const test::Case cases[] = {{"bits_of_a_whole_cache", bits_of_a_whole_cache},
-                              {"truncates_as_far_as_it_reaches", truncates_as_far_as_it_reaches},
-                              {"saves_and_restores", saves_and_restores},
-                              {"forks", forks},
-                              {"refuses_impossible_rings", refuses_impossible_rings}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::ring_test

@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "kernels/select/cpu_features.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::samples_test {
 namespace {
 
-using namespace thimble;
 using test::expect;
 using test::same_bits;
 
@@ -48,8 +48,10 @@ class SamplesModel : public test::ProgramBuilder {
     add_op(cpu::PositionsOp{rows, add_weight(reals(10 * kColumns, 0.3f), kColumns), rows});
     add_op(cpu::AffineOp{rows, rows, add_floats(kColumns, 1, 0.2f), add_floats(kColumns, 0, 1)});
     const uint32_t attended = add(kColumns, 10), both = add(2 * kColumns, 10);
-    add_op(cpu::SegmentAttentionOp{rows, 0, second, 0, second, 0, attended, 4, 4, 0.4f, 0,
-                                   UINT32_MAX, 1});
+    cpu::SegmentAttentionOp attention{rows, 0, second, 0, second,     0, attended,
+                                      4,    4, 0.4f,   0, UINT32_MAX, 1};
+    attention.integers = true;
+    add_op(attention);
     const uint32_t moved = add(kColumns, 10), bias = add(5, 40), parts = add(kColumns, 10);
     add_op(cpu::GatherOp{attended, moved, 4, moved_pieces()});
     add_op(cpu::ConstantOp{add_weight(biases(), 5), bias});
@@ -347,6 +349,7 @@ const test::Damage kDamages[] = {
      "has keys of other positions"},
     {[](cpu::Program* p) { biased(p).parts = 3; }, "has 10 rows in 3 parts"},
     {[](cpu::Program* p) { biased(p).bias = 99; }, "uses slot 99 of"},
+    {[](cpu::Program* p) { biased(p).integers = true; }, "adds biases to scores of integers"},
     {[](cpu::Program* p) { biased(p).bias_heads = false; }, "computes 10 rows of"},
     {[](cpu::Program* p) { first<cpu::GatherOp>(p).piece = 3; }, "has pieces of 3 numbers"},
     {[](cpu::Program* p) { first<cpu::GatherOp>(p).piece = 0; }, "has pieces of 0 numbers"},
@@ -374,13 +377,12 @@ bool damaged_programs() {
          test::all_are_refused(SoundModel(kMostRows).program, kSoundDamages);
 }
 
-}  // namespace
+const test::Suite suite("samples",
+                        {{"several_samples_are_each_alone", several_samples_are_each_alone},
+                         {"windows_see_what_is_inside", windows_see_what_is_inside},
+                         {"shorter_sounds_are_as_if_exported_so",
+                          shorter_sounds_are_as_if_exported_so},
+                         {"damaged_programs", damaged_programs}});
 
-int main(int argc, char** argv) {
-  const test::Case cases[] = {
-      {"several_samples_are_each_alone", several_samples_are_each_alone},
-      {"windows_see_what_is_inside", windows_see_what_is_inside},
-      {"shorter_sounds_are_as_if_exported_so", shorter_sounds_are_as_if_exported_so},
-      {"damaged_programs", damaged_programs}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::samples_test

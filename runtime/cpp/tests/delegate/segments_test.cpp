@@ -6,15 +6,14 @@
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
 #include "kernels/select/variants.h"
-#include "tests/cases.h"
 #include "tests/delegate/general_model.h"
 #include "tests/delegate/hybrid_model.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::segments_test {
 namespace {
 
-using namespace thimble;
-using test::Case;
 using test::equal_bits;
 using test::expect;
 using test::LoadedModel;
@@ -364,16 +363,15 @@ bool refuses_wrong_segments() {
          refused(&hands_out_all, {0, 0, 5, 1, nullptr, 0, nullptr}, "memory for logits was given");
 }
 
-}  // namespace
+const test::Suite suite("segments",
+                        {{"attention_alone", attention_alone},
+                         {"windows_in_rings", windows_in_rings},
+                         {"one_op_for_each_step", one_op_for_each_step},
+                         {"states", states},
+                         {"asks_for_the_next_call", asks_for_the_next_call},
+                         {"rotates_by_positions", rotates_by_positions},
+                         {"rows_that_attend_to_each_other", rows_that_attend_to_each_other},
+                         {"refuses_wrong_segments", refuses_wrong_segments}});
 
-int main(int argc, char** argv) {
-  const Case cases[] = {{"attention_alone", attention_alone},
-                        {"windows_in_rings", windows_in_rings},
-                        {"one_op_for_each_step", one_op_for_each_step},
-                        {"states", states},
-                        {"asks_for_the_next_call", asks_for_the_next_call},
-                        {"rotates_by_positions", rotates_by_positions},
-                        {"rows_that_attend_to_each_other", rows_that_attend_to_each_other},
-                        {"refuses_wrong_segments", refuses_wrong_segments}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::segments_test

@@ -5,13 +5,12 @@
 #include "delegate/program/call_check.h"
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
-#include "tests/cases.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::session_test {
 namespace {
 
-using namespace thimble;
-using test::Case;
 using test::expect;
 using test::LoadedModel;
 using test::RandomModel;
@@ -249,17 +248,15 @@ bool a_cache_has_one_rotary_table() {
          expect(same_bits(loaded.run(part(0, 20), 0), shorter), "of its source");
 }
 
-}  // namespace
+const test::Suite suite("session", {{"truncates", truncates},
+                                    {"saves_and_restores", saves_and_restores},
+                                    {"refuses_what_it_did_not_save", refuses_what_it_did_not_save},
+                                    {"forks", forks},
+                                    {"two_programs_share_a_session", two_programs_share_a_session},
+                                    {"programs_share_caches", programs_share_caches},
+                                    {"refuses_another_geometry", refuses_another_geometry},
+                                    {"a_cache_has_one_rotary_table", a_cache_has_one_rotary_table},
+                                    {"bad_sessions", bad_sessions}});
 
-int main(int argc, char** argv) {
-  const Case cases[] = {{"truncates", truncates},
-                        {"saves_and_restores", saves_and_restores},
-                        {"refuses_what_it_did_not_save", refuses_what_it_did_not_save},
-                        {"forks", forks},
-                        {"two_programs_share_a_session", two_programs_share_a_session},
-                        {"programs_share_caches", programs_share_caches},
-                        {"refuses_another_geometry", refuses_another_geometry},
-                        {"a_cache_has_one_rotary_table", a_cache_has_one_rotary_table},
-                        {"bad_sessions", bad_sessions}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::session_test

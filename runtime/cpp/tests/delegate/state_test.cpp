@@ -4,14 +4,14 @@
 
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
-#include "tests/cases.h"
 #include "tests/delegate/damage.h"
 #include "tests/delegate/hybrid_model.h"
 #include "tests/delegate/model.h"
+#include "tests/delegate/suite.h"
 
+namespace thimble::state_test {
 namespace {
 
-using namespace thimble;
 using test::expect;
 using test::HybridModel;
 using test::LoadedModel;
@@ -288,16 +288,14 @@ const test::Damage kDamages[] = {
 
 bool damaged_programs() { return test::all_are_refused(hybrid().program, kDamages); }
 
-}  // namespace
+const test::Suite suite("state", {{"chunks_leave_no_trace", chunks_leave_no_trace},
+                                  {"returns_to_the_last_rows", returns_to_the_last_rows},
+                                  {"drafts_leave_no_trace", drafts_leave_no_trace},
+                                  {"returns_to_snapshots", returns_to_snapshots},
+                                  {"saves_and_restores", saves_and_restores},
+                                  {"forks", forks},
+                                  {"programs_share_states", programs_share_states},
+                                  {"damaged_programs", damaged_programs}});
 
-int main(int argc, char** argv) {
-  const test::Case cases[] = {{"chunks_leave_no_trace", chunks_leave_no_trace},
-                              {"returns_to_the_last_rows", returns_to_the_last_rows},
-                              {"drafts_leave_no_trace", drafts_leave_no_trace},
-                              {"returns_to_snapshots", returns_to_snapshots},
-                              {"saves_and_restores", saves_and_restores},
-                              {"forks", forks},
-                              {"programs_share_states", programs_share_states},
-                              {"damaged_programs", damaged_programs}};
-  return test::run_cases(cases, argc, argv);
-}
+}  // namespace
+}  // namespace thimble::state_test
