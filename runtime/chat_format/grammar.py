@@ -64,13 +64,15 @@ class Grammar:
             of: see json().
 
         Raises:
-            RunnerError: it is a choice of nothing.
+            RunnerError: it is a choice of nothing, or of an empty text.
         """
         if kind == "json_schema":
             return self.json(value, of)
         if kind == "choice":
             if not value:
                 raise RunnerError("choice is empty, but must be a list of one text or more")
+            if "" in value:
+                raise RunnerError("the choice has an empty text: leave it out")
             return self._described(" | ".join(map(_quoted, value)), of)
         word = "%regex" if kind == "regex" else "%gbnf"
         return self._described(f"{word} {_quoted(value)}", of)

@@ -144,7 +144,7 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers se
     type=click.FloatRange(0.1),
     default=600.0,
     show_default=True,
-    help="The most seconds of an answer.",
+    help="The most seconds of a request: the wait for its turn, and the answer.",
 )
 @click.option(
     "--stall-timeout",

@@ -79,15 +79,21 @@ class Answering:
             every = [one.served for one in self.shelf.places]
             others = [one.name for one in every if one.options.task == task]
             raise HttpError(400, _wrong_kind(served, task, others), "model")
-        deadline = asyncio.get_running_loop().time() + self.settings.timeout
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        deadline = began + self.settings.timeout
         async with AsyncExitStack() as opened:
             using = opened.enter_async_context(self.shelf.using(place, deadline, keep))
             model = await _unless_gone(request, using)
-            yield Turn(self, request, served, model, deadline, opened)
+            yield Turn(self, request, served, model, deadline, opened, loop.time() - began)
 
 
 class Turn:
-    """A request whose model is loaded."""
+    """A request whose model is loaded.
+
+    Attributes:
+        load_s: seconds for which it waited for that.
+    """
 
     def __init__(
         self,
@@ -97,8 +103,10 @@ class Turn:
         model: Model,
         deadline: float,
         opened: AsyncExitStack,
+        load_s: float,
     ) -> None:
         self.served = served
+        self.load_s = load_s
         self.model = model
         self._answering = answering
         self._request = request

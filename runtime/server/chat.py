@@ -126,7 +126,7 @@ class ChatAnswers:
             choice.whole(answer.stats, wants_logprobs)
             for choice, answer in zip(self._choices, answers, strict=True)
         ]
-        return {**self._reply.whole(choices, self._usage(answers)), **self._left_out(answers[0])}
+        return {**self._reply.whole(choices, self._usage(answers)), **self._remarks(answers)}
 
     async def chunks(
         self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
@@ -138,7 +138,7 @@ class ChatAnswers:
                 yield self._chunk(index, self._choices[index].add(event))
             if more is None:
                 reason = self._choices[index].finish_reason(answers[index].stats)
-                yield {**self._chunk(index, {}, reason), **self._left_out(answers[index])}
+                yield {**self._chunk(index, {}, reason), **self._remarks([answers[index]])}
         options = self._request.stream_options
         if options is not None and options.include_usage:
             yield self._reply.chunk([], self._usage(answers))
@@ -151,8 +151,8 @@ class ChatAnswers:
         predicted = self._request.prediction is not None
         return usage(stats, self._request.n or 1) | (guessed(stats) if predicted else {})
 
-    def _left_out(self, answer: Answer) -> dict[str, Any]:
-        return OPENAI.left_out(answer.stats, self._prompts)
+    def _remarks(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        return OPENAI.remarks([answer.stats for answer in answers], self._prompts)
 
     def _read(self, index: int, more: Any) -> Iterator[Event]:
         choice, scored = self._choices[index], self._readers[index]

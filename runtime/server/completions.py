@@ -67,7 +67,7 @@ class CompletionAnswers:
         choices = [self._choice(index, answer) for index, answer in enumerate(answers)]
         return {
             **self._reply.whole(choices, self._usage(answers)),
-            **OPENAI.left_out(answers[0].stats, ()),
+            **OPENAI.remarks([answer.stats for answer in answers], ()),
         }
 
     async def chunks(
@@ -79,7 +79,7 @@ class CompletionAnswers:
         async for index, more in events:
             if more is None:
                 ended = self._chunk(index, "", [], self._reason(answers[index]))
-                yield {**ended, **OPENAI.left_out(answers[index].stats, ())}
+                yield {**ended, **OPENAI.remarks([answers[index].stats], ())}
             elif not self._hides_answers:
                 yield self._chunk(index, more.text, more.logprobs, None)
         options = self._request.stream_options

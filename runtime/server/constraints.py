@@ -111,14 +111,14 @@ class Constrained(Fields):
             ("json_schema", "json_schema", self.json_schema),
             ("regex", "regex", self.regex),
             ("choice", "choice", self.choice),
-            ("grammar", "grammar", self.grammar),
+            # Clients of llama.cpp send an empty text for no grammar.
+            ("grammar", "grammar", self.grammar or None),
             ("guided_json", "json_schema", _read("guided_json", self.guided_json)),
             ("guided_regex", "regex", self.guided_regex),
             ("guided_choice", "choice", self.guided_choice),
             ("guided_grammar", "grammar", self.guided_grammar),
         ]
-        # Clients of llama.cpp send an empty text for no grammar.
-        return [AnswerConstraint(*one) for one in given if one[2] not in (None, "")]
+        return [AnswerConstraint(*one) for one in given if one[2] is not None]
 
     def _schema_of_format(self) -> dict[str, Any] | None:
         match self.response_format:

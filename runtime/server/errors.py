@@ -1,7 +1,7 @@
 """Errors as OpenAI's clients read them: a status and one sentence."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -97,28 +97,43 @@ def not_valid(error: ValidationError, body: Any) -> HttpError:
     faults = error.errors(include_url=False)
     # Of a union's members, the one that has the right type is what the client meant, then the one
     # that goes deepest.
-    fault = max(faults, key=lambda one: (not one["type"].endswith("_type"), len(one["loc"])))
+    fault = max(faults, key=_rank)
     place = ".".join(_fields(fault, body))
     if fault["type"] == "extra_forbidden" or _takes_nothing(fault):
         return HttpError(400, f"{place} is not supported", place, "unsupported_parameter")
-    return HttpError(400, _sentence(place, fault), place or None)
+    members = [one for one in faults if _rank(one) == _rank(fault)]
+    others = [one for one in members if ".".join(_fields(one, body)) == place]
+    return HttpError(400, _sentence(place, fault, others), place or None)
 
 
-def _sentence(place: str, fault: Mapping[str, Any]) -> str:
+def _rank(fault: Mapping[str, Any]) -> tuple[bool, int]:
+    return not fault["type"].endswith("_type"), len(fault["loc"])
+
+
+def _sentence(place: str, fault: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Args:
+        others: the faults of a union's members that fit no better, and the fault itself.
+    """
     if fault["type"] == "missing":
         return f"{place} is missing"
-    right = _MUST_BE.get(fault["type"])
-    if right is None:
+    if fault["type"] not in _MUST_BE:
         reason = fault["msg"].removeprefix("Value error, ")
         return f"{place}: {reason}" if place else reason
-    context = fault.get("ctx", {}).items()
-    right = right.format_map({name: _plain(value) for name, value in context})
+    *rights, right = dict.fromkeys(_right(one) for one in others if one["type"] in _MUST_BE)
+    if rights:
+        right = f"{', '.join(rights)} or {right}"
     value = fault["input"]
     if isinstance(value, str | int | float | None):
         shown = json.dumps(value, ensure_ascii=False)
         if len(shown) <= _LONGEST:
             return f"{place} is {shown}, but must be {right}"
     return f"{place} must be {right}"
+
+
+def _right(fault: Mapping[str, Any]) -> str:
+    context = fault.get("ctx", {}).items()
+    return _MUST_BE[fault["type"]].format_map({name: _plain(value) for name, value in context})
 
 
 def _plain(value: Any) -> Any:

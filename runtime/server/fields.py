@@ -9,20 +9,28 @@ from pydantic import BaseModel, ConfigDict
 from runtime.server.errors import HttpError
 
 _ANYTHING = object()
+_ADAPTERS = ("adapter", "adapter_id", "adapter_name", "lora", "lora_path", "lora_request")
 # Fields that would change the answer, so that a client must not believe that they were obeyed:
 # those of vLLM, of llama.cpp, of Ollama and of OpenAI that the server does not have. Of each the
 # value that asks for nothing, or several; of those without one false, 0 and what is empty do.
 UNSUPPORTED: dict[str, object] = {
     **dict.fromkeys(
         (
-            *("allowed_token_ids", "audio", "bad_words", "bad_words_ids", "chat_template"),
+            *(
+                *_ADAPTERS,
+                "allowed_token_ids",
+                "audio",
+                "bad_words",
+                "bad_words_ids",
+                "chat_template",
+            ),
             *("continue_final_message", "dimensions", "disable_additional_properties", "document"),
             *("documents", "dry_sequence_breakers", "early_stopping", "ebnf", "echo"),
             *("grammar_lazy", "ignore_eos", "image", "image_data", "image_url", "images"),
             *("include", "include_stop_str_in_output", "input_audio", "keywords"),
             *("known_speaker_names", "known_speaker_references", "languages"),
             *("logit_bias_eog", "logits_processors", "logprob_token_ids"),
-            *("logprobs", "lora", "min_keep", "min_tokens"),
+            *("logprobs", "min_keep", "min_tokens"),
             *("mm_processor_kwargs", "multimodal_data", "n_indent", "n_probs", "no_stop_trim"),
             *("post_sampling_probs", "prompt_embeds", "raw"),
             *("reasoning_in_content", "repetition_detection", "return_tokens_as_token_ids"),
@@ -77,6 +85,7 @@ UNSUPPORTED_BESIDE_CHATS: dict[str, object] = {
 }
 # What the server calls otherwise.
 _CALLED = {
+    **dict.fromkeys(_ADAPTERS, "--adapter when the server is started"),
     "ebnf": "grammar",
     "keywords": "prompt",
     "languages": "language",

@@ -39,13 +39,17 @@ class Interface:
     end: str = ""
     messages_field: str = "messages"
 
-    def left_out(self, stats: _Json, prompts: Sequence[Prompt]) -> _Json:
-        """What was left out of the request's schemas, if anything was, by its own fields."""
-        sentences = stats.get("left_out")
-        if not sentences:
-            return {}
-        told = [p.explained(s, self.answer_field) for p in prompts[:1] for s in sentences]
-        return {"schema_left_out": told or sentences}
+    def remarks(self, all_stats: Sequence[_Json], prompts: Sequence[Prompt]) -> _Json:
+        """What no API has a field for: what was left out of the request's schemas, by its own
+        fields, and whether the time ended one of the answers."""
+        remarks: _Json = {}
+        sentences = all_stats[0].get("left_out")
+        if sentences:
+            told = [p.explained(s, self.answer_field) for p in prompts[:1] for s in sentences]
+            remarks["schema_left_out"] = told or sentences
+        if any(stats["stop_reason"] == "timeout" for stats in all_stats):
+            remarks["timed_out"] = True
+        return remarks
 
 
 def _text(value: _Json) -> str:

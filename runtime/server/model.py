@@ -16,6 +16,7 @@ from runtime.embedder import Embeddings
 from runtime.errors import RunnerError
 from runtime.server.embedding_process import Embed, run_embedder
 from runtime.server.hearing_process import Feed, run_transcriber
+from runtime.server.model_file import ModelFile
 from runtime.server.model_process import (
     Accepted,
     Cancel,
@@ -149,6 +150,8 @@ class Model:
         self._process: Any = None
         self._ready = False
         self._stopping = False
+        self._file = ModelFile(options.path)
+        self._not_loaded: str | None = None  # why the last load failed
 
     @property
     def ready(self) -> bool:
@@ -176,6 +179,7 @@ class Model:
             ModelError: it cannot be loaded.
         """
         self._loop = asyncio.get_running_loop()
+        self._file.loaded()
         loaded: asyncio.Future[None] = self._loop.create_future()
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
@@ -216,10 +220,9 @@ class Model:
         Raises:
             RequestError: the request is not possible.
             BusyError: too many are waiting, or the model is being loaded again.
-            ModelError: its process ended.
+            ModelError: its process ended, or it cannot be loaded again.
         """
-        if not self._ready or self._connection is None:
-            raise BusyError("the model is being loaded again: try again in a few seconds")
+        self._need_ready()
         self._need_place()
         if not self._answers:
             self._pace.begun(self._loop.time())
@@ -246,7 +249,7 @@ class Model:
         Raises:
             RequestError: it has none.
             BusyError: the model is being loaded again.
-            ModelError: its process ended.
+            ModelError: as submit().
         """
         return await self._code(Encode(next(self._numbers), prompt, as_prompt))
 
@@ -264,8 +267,7 @@ class Model:
 
         Raises:
             RequestError: there is no such prompt.
-            BusyError: too many requests are waiting, or the model is being loaded again.
-            ModelError: its process ended.
+            BusyError, ModelError: as submit().
         """
         self._need_place()
         if not self.running:
@@ -276,6 +278,13 @@ class Model:
             self._pace.ended(self._loop.time())
         return embeddings  # type: ignore[no-any-return]
 
+    def _need_ready(self) -> None:
+        if self._ready:
+            return
+        if self._not_loaded is not None:
+            raise ModelError(f"the model cannot be loaded again: {self._not_loaded}")
+        raise BusyError("the model is being loaded again: try again in a few seconds")
+
     def _need_place(self) -> None:
         if self.running >= self.places:
             raise BusyError(
@@ -284,8 +293,7 @@ class Model:
             )
 
     async def _code(self, command: _Coding) -> list[Any]:
-        if not self._ready:
-            raise BusyError("the model is being loaded again: try again in a few seconds")
+        self._need_ready()
         coded: asyncio.Future[list[Any]] = self._loop.create_future()
         self._codings[command.id] = coded
         self._send(command)
@@ -323,12 +331,14 @@ class Model:
         if isinstance(event, Ready):
             stored = event.template
             self.template = None if stored is None else ChatTemplate(**stored)
-            self._ready = True
+            self._ready, self._not_loaded = True, None
             if not loaded.done():
                 loaded.set_result(None)
         elif isinstance(event, Refused) and event.id == 0:
             if not loaded.done():
                 loaded.set_exception(ModelError(event.reason))
+        elif self._fails(event) and self._file.change is not None:
+            self._process.kill()  # which _lost() tells all who wait
         elif event.id in self._codings:
             coded = self._codings[event.id]
             if coded.done():
@@ -347,10 +357,17 @@ class Model:
             if answer is not None:
                 answer.events.put_nowait(event)
 
+    def _fails(self, event: Any) -> bool:
+        """Whether the model failed, or may have failed."""
+        if isinstance(event, Refused):
+            return self._options.task != "text"  # others refuse where it fails
+        return isinstance(event, Ended) and event.failure is not None
+
     def _lost(self, loaded: "asyncio.Future[None]") -> None:
         """The process ended: its requests fail, and it is started again."""
         self._ready = False
-        ended = "the model's process ended: send the request again"
+        change = self._file.change
+        ended = (change or "the model's process ended") + ": send the request again"
         answers, self._answers = list(self._answers.values()), {}
         for answer in answers:
             answer.events.put_nowait(ModelError(ended))
@@ -360,13 +377,13 @@ class Model:
         if not loaded.done():
             loaded.set_exception(ModelError("the model's process ended while it was loading"))
         elif not self._stopping and loaded.exception() is None:
-            self._restarting = self._loop.create_task(self._restart())
+            self._restarting = self._loop.create_task(self._restart(change))
 
-    async def _restart(self) -> None:
+    async def _restart(self, change: str | None) -> None:
         await asyncio.to_thread(self._process.join)
-        _LOG.error(
-            "the model's process ended with code %s; it is started again", self._process.exitcode
-        )
+        why = "" if change is None else f"{change}: "
+        code = self._process.exitcode
+        _LOG.error("%sthe model's process ended with code %s; it is started again", why, code)
         for pause in (*_RESTART_S, *[_RESTART_S[-1]] * 1000):
             await asyncio.sleep(pause)
             if self._stopping:
@@ -376,3 +393,4 @@ class Model:
                 return await self.start()
             except ModelError as error:
                 _LOG.error("the model cannot be loaded again: %s", error)
+                self._not_loaded = self._file.without_folder(str(error))

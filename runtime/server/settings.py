@@ -11,7 +11,7 @@ class ServerSettings:
         api_key: what they must show; None: nothing.
         max_body: bytes of a request.
         max_tokens: of an answer; None: the context is the limit.
-        timeout: seconds of an answer.
+        timeout: seconds of a request, with its wait for a model and for its turn.
         origins: of web pages that may use the server.
         hosts: names and addresses under which clients may address it, beside those of this
             computer; None: any.

@@ -201,6 +201,22 @@ def test_choices(cpp_build: Path) -> None:
         assert refusal(cpp_build, "choice", wrong if wrong != "x" else '"x"') == sentence
 
 
+@pytest.mark.parametrize(
+    ("kind", "constraint", "sentence"),
+    [
+        ("json-schema", "", "the JSON schema cannot be read"),
+        ("regex", "", "the regular expression is empty: give one, or leave it out"),
+        ("choice", ["a", ""], "the choice has an empty text: leave it out"),
+        ("grammar", "", "the grammar has no rule named root"),
+        ("grammar", 'root ::= %regex ""', "the regular expression is empty"),
+    ],
+)
+def test_an_empty_constraint_is_refused(
+    cpp_build: Path, kind: str, constraint: object, sentence: str
+) -> None:
+    assert sentence in refusal(cpp_build, kind, constraint)
+
+
 ARITHMETIC = """
 # sums of products
 root  ::= (expr "=" ws term "\\n")+

@@ -282,7 +282,7 @@ def test_logits_are_those_of_a_call_for_each_token(
 @pytest.mark.parametrize(
     ("tokens", "first", "sentence"),
     [
-        ([1, 512], 0, "the prompt has token 512, but the model's vocabulary ends at 511"),
+        ([1, 512], 0, "the prompt has token 512, which is not one of the model's 512"),
         ([1] * 513, 512, "the prompt has 513 tokens, but the model's context holds 512"),
         ([], 0, "the prompt has no tokens"),
         ([1, 2], 2, "first is 2, but must be from 0 to 1"),

@@ -268,7 +268,8 @@ def test_keep_alive(server: Server) -> None:
     assert one.expires_at is not None and one.expires_at.year < 9999
     llama.chat("one", USER, options={"num_predict": 2}, keep_alive="10ms")
     wait_for(lambda: "one" not in loaded(server))
-    llama.generate("one", keep_alive="soon")  # is none
+    answer = llama.generate("one", "Once", options={"num_predict": 2}, keep_alive="soon")  # is none
+    assert 10**6 < answer.load_duration < answer.total_duration
     assert "one" in loaded(server)
     assert [seconds_of(text) for text in ("1h30m", "-1", 1e12, "0", "5", "", "m", None)] == [
         5400.0,

@@ -17,6 +17,7 @@ from support.stories import WITHOUT_ENDS
 
 from runtime.binding.logprobs import TokenLogprob
 from runtime.server.connections import Readers
+from runtime.server.interface import OPENAI
 from runtime.server.model import Answer, Model
 from runtime.server.model_process import Ended, ModelOptions, More
 from runtime.server.streams import progress_of
@@ -165,7 +166,7 @@ def test_what_was_generated_in_time_is_read_after_it() -> None:
 
 @pytest.mark.parametrize("generated", [0, 1])
 def test_the_deadline_ends_an_answer_that_nobody_reads(generated: int) -> None:
-    async def read() -> tuple[list[Any], str]:
+    async def read() -> tuple[list[Any], dict[str, Any]]:
         endless = answer_of([more("a")])
         cancelled: list[Answer] = []
         endless._model.cancel = cancelled.append  # type: ignore[method-assign]
@@ -178,9 +179,9 @@ def test_the_deadline_ends_an_answer_that_nobody_reads(generated: int) -> None:
             with nullcontext() if generated else pytest.raises(TimeoutError):
                 async for _, event in progress.events():
                     found.append(event and event.text)
-        return found, endless.stats["stop_reason"]
+        return found, OPENAI.remarks([{"stop_reason": "length"}, endless.stats], ())
 
-    assert asyncio.run(read()) == (["a", None] if generated else ["a"], "timeout")
+    assert asyncio.run(read()) == (["a", None] if generated else ["a"], {"timed_out": True})
 
 
 class Watched:

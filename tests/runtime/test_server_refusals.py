@@ -57,7 +57,11 @@ def test_the_only_model_needs_no_name(server: Server, named: dict[str, Any]) -> 
         ({"prompt": "x", "top_k": 1.5}, "top_k is 1.5, but must be a whole number"),
         ({"prompt": "x", "n": 0}, "n is 0, but must be at least 1"),
         ({"prompt": "x", "stream": "yes"}, 'stream is "yes", but must be true or false'),
-        ({"prompt": 3}, "prompt is 3, but must be a string"),
+        ({"prompt": 3}, "prompt is 3, but must be a string or a list"),
+        (
+            {"prompt": [1.5]},
+            "prompt.0 is 1.5, but must be a string, a whole number or a list",
+        ),
         ({"prompt": "x", "best_of": 3}, "best_of is 3, but must be 1"),
         ({"prompt": "x", "user": {}}, "user must be a string"),
     ],
@@ -104,6 +108,10 @@ def test_the_readme_names_the_fields_without_effect() -> None:
         ({"guided_json": "{"}, 400, "^guided_json is a text, but not a schema in JSON"),
         ({"json_schema": {"if": {}}}, 400, '^json_schema: the JSON schema has the keyword "if"'),
         ({"choice": []}, 400, "^choice must be a list of length 1 or more"),
+        ({"choice": ["a", ""]}, 400, "^the choice has an empty text: leave it out$"),
+        ({"regex": ""}, 400, "^regex: the regular expression is empty: give one, or leave it"),
+        ({"structured_outputs": {"grammar": ""}}, 400, "^structured_outputs.grammar: the grammar"),
+        ({"adapter": "b"}, 400, "^adapter is not supported: use --adapter when the server is"),
         (
             {"messages": [{"role": "user", "content": "Once " * 3000}]},
             400,

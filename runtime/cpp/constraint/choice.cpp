@@ -1,5 +1,6 @@
 #include "constraint/choice.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,9 @@ Result<Grammar::Node> parse_choice(std::string_view text, Grammar* grammar) {
   }
   if (!json->is(Json::Kind::kArray) || texts.empty() || texts.size() != json->values.size()) {
     return Status::error("the choice must be a JSON array of one string or more");
+  }
+  if (std::find(texts.begin(), texts.end(), "") != texts.end()) {
+    return Status::error("the choice has an empty text: leave it out");
   }
   return grammar->literals(std::move(texts));
 }

@@ -254,6 +254,9 @@ Result<Grammar::Node> regex_node(std::string_view regex, bool search, Grammar* g
 }
 
 Result<Grammar::Node> parse_regex(std::string_view regex, Grammar* grammar) {
+  if (regex.empty()) {
+    return Status::error("the regular expression is empty: give one, or leave it out");
+  }
   return regex_node(regex, /*search=*/false, grammar, utf8_node);
 }
 

@@ -90,9 +90,8 @@ Status Model::check_context(const std::vector<int32_t>& tokens) const {
   for (const int32_t token : tokens) {
     if (token < 0 || token >= program_->vocab_size()) {
       return Status::error("the prompt has token " + std::to_string(token) +
-                           ", but the model's vocabulary ends at " +
-                           std::to_string(program_->vocab_size() - 1) +
-                           ": export the model with its own tokenizer");
+                           ", which is not one of the model's " +
+                           std::to_string(program_->vocab_size()));
     }
   }
   return {};

@@ -36,7 +36,7 @@ class MessageAnswers:
             self._add(event)
         stats = answers[0].stats
         message = self._message(self._end(stats), _usage(stats))
-        return {**message, **ANTHROPIC.left_out(stats, self._prompts)}
+        return {**message, **ANTHROPIC.remarks([stats], self._prompts)}
 
     async def chunks(self, answers: Sequence[Answer], events: _Events) -> AsyncIterator[_Json]:
         begun = {"input_tokens": 0, "output_tokens": 0}
@@ -49,7 +49,7 @@ class MessageAnswers:
             yield chunk
         stats = answers[0].stats
         ended = {"type": "message_delta", "delta": self._end(stats), "usage": _usage(stats)}
-        yield {**ended, **ANTHROPIC.left_out(stats, self._prompts)}
+        yield {**ended, **ANTHROPIC.remarks([stats], self._prompts)}
         yield {"type": "message_stop"}
 
     def failed(self, error: HttpError) -> _Json:

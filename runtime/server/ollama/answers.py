@@ -63,12 +63,18 @@ class OllamaAnswers:
         lines: ChatLines | GenerateLines,
         prompts: Sequence[Prompt] = (),
         is_scored: bool = False,
+        load_s: float = 0.0,
     ) -> None:
+        """
+        Args:
+            load_s: seconds until the model was loaded.
+        """
         self._model = model
         self._prompts = prompts
         self._answer = OneAnswer(reader, is_scored)
         self._lines = lines
-        self._began = time.monotonic()
+        self._load_s = load_s
+        self._began = time.monotonic() - load_s
 
     async def whole(self, answers: Sequence[Answer], events: _Events) -> _Json:
         joined = self._lines.empty()
@@ -107,12 +113,12 @@ class OllamaAnswers:
             "done": True,
             "done_reason": reason,
             "total_duration": int((time.monotonic() - self._began) * _NANOSECONDS),
-            "load_duration": 0,
+            "load_duration": int(self._load_s * _NANOSECONDS),
             "prompt_eval_count": stats["prompt_tokens"] + stats["cached_tokens"],
             "prompt_eval_duration": int(stats["ttft_s"] * _NANOSECONDS),
             "eval_count": stats["generated_tokens"],
             "eval_duration": int(stats["decode_s"] * _NANOSECONDS),
-            **OLLAMA.left_out(stats, self._prompts),
+            **OLLAMA.remarks([stats], self._prompts),
         }
 
 

@@ -42,7 +42,6 @@ def routes(answering: Answering) -> list[Route]:
         began = time.monotonic()
         keep = seconds_of(body.keep_alive)
         async with answering.turn(request, body.model, task="embedding", keep=keep) as turn:
-            loaded = time.monotonic()
             found = await turn.model.embed(list_of(body.input), None)
         if body.truncate is False and found.cut:
             reason = f"{found.cut} of the texts are longer than the context: truncate is false"
@@ -52,7 +51,7 @@ def routes(answering: Answering) -> list[Route]:
                 "model": body.model,
                 "embeddings": found.rows.tolist(),
                 "total_duration": int((time.monotonic() - began) * _NANOSECONDS),
-                "load_duration": int((loaded - began) * _NANOSECONDS),
+                "load_duration": int(turn.load_s * _NANOSECONDS),
                 "prompt_eval_count": found.tokens,
             }
         )

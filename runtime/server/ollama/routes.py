@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from runtime.chat_format.conversation import Prompt
 from runtime.chat_format.reader import PlainReader, Reader
-from runtime.server.answering import Answering
+from runtime.server.answering import Answering, Turn
 from runtime.server.completions import completion_options
 from runtime.server.errors import HttpError
 from runtime.server.gate import Endpoint
@@ -44,6 +44,15 @@ def routes(answering: Answering) -> list[Route]:
         answers = OllamaAnswers(body.model, PlainReader(), lines)
         return JSONResponse(answers.loaded("unload" if body.keep == 0 else "load"))
 
+    def replies_of(
+        body: ChatBody | GenerateBody, turn: Turn, lines: ChatLines | GenerateLines
+    ) -> Callable[[list[Prompt], list[Reader]], OllamaAnswers]:
+        def replies(prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
+            scored = bool(body.logprobs)
+            return OllamaAnswers(body.model, readers[0], lines, prompts, scored, turn.load_s)
+
+        return replies
+
     async def chat(request: Request) -> Response:
         body = await gate.body(request, ChatBody)
         if not body.messages:
@@ -51,23 +60,17 @@ def routes(answering: Answering) -> list[Route]:
         tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
         fields = {**body.fields, "messages": _messages(body.messages), "tools": tools or None}
 
-        def replies(prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
-            return OllamaAnswers(body.model, readers[0], ChatLines(), prompts, bool(body.logprobs))
-
         async with answering.turn(request, body.model, keep=body.keep) as turn:
+            replies = replies_of(body, turn, ChatLines())
             return await turn.converse(chat_request(fields), replies, OLLAMA)
 
     async def generate(request: Request) -> Response:
         body = await gate.body(request, GenerateBody)
 
-        def replies(prompts: list[Prompt], readers: list[Reader]) -> OllamaAnswers:
-            return OllamaAnswers(
-                body.model, readers[0], GenerateLines(), prompts, bool(body.logprobs)
-            )
-
         if not body.prompt and not body.images:
             return await loaded(request, body, GenerateLines())
         async with answering.turn(request, body.model, keep=body.keep) as turn:
+            replies = replies_of(body, turn, GenerateLines())
             if not body.raw and turn.model.template is not None:
                 system = [{"role": "system", "content": body.system}] if body.system else []
                 messages = [

@@ -136,7 +136,7 @@ class ResponseAnswers:
         if status == "incomplete":
             response["incomplete_details"] = {"reason": "max_output_tokens"}
         response["usage"] = await self._usage(stats)
-        response |= RESPONSES.left_out(stats, [self._prompt])
+        response |= RESPONSES.remarks([stats], [self._prompt])
         if self._request.store is not False:
             self._keep(response, messages_of(ITEMS.validate_python(self._output)))
         return self._chunk(f"response.{status}", response=response)
