@@ -4,7 +4,7 @@ from exporter.command_line.interruption import interruptible, nothing_to_clean_u
 
 
 def run() -> None:
-    with interruptible("Interrupted; finished layers stay in the cache."):
+    with interruptible("Interrupted."):
         with nothing_to_clean_up():
             from quant.commands.cli import main
         main()

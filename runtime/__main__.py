@@ -22,7 +22,7 @@ def run_model() -> None:
 
 def run_runner() -> None:
     """Runs the C++ runner in this process; builds it first if it is missing."""
-    with interruptible("Interrupted; the next command continues the build."):
+    with interruptible("Interrupted."):
         from runtime.commands import runner
 
         runner.run_runner(sys.argv[1:])

@@ -10,6 +10,7 @@ from devtools.errors import BadRequest
 from devtools.files import check_outputs
 from devtools.format_numbers import counted
 from exporter.command_line.filled import FilledPath
+from exporter.errors import ExportError
 
 
 @click.command(
@@ -66,6 +67,8 @@ def report(
             )
         if method is not None:
             loaded = of_method(loaded, method)
+        if pte is not None:
+            _check_sound(pte)
         program = read_program(pte, loaded.methods[0]) if pte is not None else None
         used = loaded.threads_or(threads)
         machine = load_limits(limits, used) if limits is not None else None
@@ -74,3 +77,14 @@ def report(
         click.echo(loaded.note, err=True)
     calls = counted(len(loaded.calls), "call")
     click.echo(f"wrote {out}: {size / 1000:.0f} kB, {calls}; {loaded.coverage.summary}")
+
+
+def _check_sound(pte: Path) -> None:
+    """Raises BadRequest if the program differs from what was exported; weights are not read."""
+    from exporter.file.pte import is_sealed, verify
+
+    try:
+        if is_sealed(pte):
+            verify(pte, everything=False)
+    except ExportError as error:
+        raise BadRequest(str(error)) from None

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.export import Dim, export
+from torch.export import Dim, _trace, export
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -15,6 +15,9 @@ from exporter.capture.shapes import Condition, guards, noting_conditions, shape_
 from exporter.errors import ExportError
 
 DynamicShapes = Any  # of torch.export: for each input its dynamic sizes
+
+# It prints the graph up to what it refuses, and nothing else; `refused` names the line.
+vars(_trace)["print"] = lambda *_, **__: None
 
 REFUSALS = (torch._dynamo.exc.UserError, GuardOnDataDependentSymNode)
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]+\n[ \t]*([^\n]+)')

@@ -29,15 +29,19 @@ def known_spec(model: str | None, checkpoint: str | None) -> DecoderSpec | None:
     if source is None:
         return None
     preset = preset_name(source) if checkpoint is None else None
-    if preset == EMBEDDED_PRESET:
-        return read_model_config(EMBEDDED)[1]
-    if preset is not None:
+    if preset is not None and preset != EMBEDDED_PRESET:
         return next(decoder_spec(fields) for name, fields, _ in SHAPES if name == preset)
+    directory = known_directory(source, preset)
+    return None if directory is None else read_model_config(directory)[1]
+
+
+def known_directory(source: str, preset: str | None) -> Path | None:
+    """The directory of a source, or of the embedded model, if it has a `config.json`."""
+    if preset == EMBEDDED_PRESET:
+        return EMBEDDED
     directory = Path(os.path.expanduser(source))
     of_meta = meta_files(directory) and not has_weights(directory)
-    if of_meta or not os.path.isfile(directory / CONFIG):
-        return None
-    return read_model_config(directory)[1]
+    return None if of_meta or not os.path.isfile(directory / CONFIG) else directory
 
 
 def read_config(path: Path, family: Family | None = None) -> tuple[Family, DecoderSpec]:

@@ -178,7 +178,10 @@ def read_changes(
                 "adapters of other parameters are not supported."
             )
         kind = match["kind"] or match["parameter"]
-        modules.setdefault(match["module"], {})[kind] = file.tensor(key)
+        tensor = file.tensor(key)
+        if not torch.isfinite(tensor.float()).all():
+            raise ExportError(f"{path} has numbers in {key} that are not finite; save it again.")
+        modules.setdefault(match["module"], {})[kind] = tensor
     if not modules:
         raise ExportError(f"{path} holds no tensors; save the adapter again.")
     parts = {module: part_of(module) for module in modules}

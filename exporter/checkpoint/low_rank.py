@@ -75,7 +75,7 @@ def read_adapter(checkpoint: Checkpoint, name: str, source: str) -> LowRankAdapt
                 f"own, which cannot be kept apart: merge it with --adapter {source}. (It is DoRA, "
                 f"a complete weight, or of a form that {checkpoint.name} does not store.)"
             )
-        pairs[path] = _pair(name, parameter, *factors)
+        pairs[path] = _pair(*factors)
     for other in changes.keys() - read:
         raise ExportError(
             f"The adapter {name} changes {other}, but only the weights of linears in decoder "
@@ -104,16 +104,8 @@ def _factors(changes: Mapping[str, Change], stored: Stored) -> tuple[Tensor, Ten
     return (rows, a, change.scale) if same else None
 
 
-def _pair(name: str, parameter: str, b: Tensor, a: Tensor, scale: float) -> LowRankPair:
-    """The pair as it is stored.
-
-    Raises:
-        ExportError: a number is not finite.
-    """
-    if not all(torch.isfinite(matrix).all() for matrix in (a, b)):
-        raise ExportError(
-            f"The adapter {name} has numbers for {parameter} that are not finite; save it again."
-        )
+def _pair(b: Tensor, a: Tensor, scale: float) -> LowRankPair:
+    """The pair as it is stored."""
     exponents = [_exponent(matrix) for matrix in (a, b)]
     halves = [
         torch.ldexp(matrix, torch.tensor(-exponent)).half()

@@ -8,6 +8,7 @@ stage raises it again, and a failure after it is not reported as the command's o
 import atexit
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -22,6 +23,8 @@ from exporter.command_line.streams import (
     lost,
 )
 
+# As the loader of libraries, PyTorch and the system say it.
+_OF_MEMORY = re.compile("failed to map segment|an't allocate memory|Cannot allocate memory")
 _noted: int | None = None  # the signal that came
 _at_once = False  # whether nothing needs to be cleaned up
 _said = ""
@@ -49,6 +52,10 @@ def interruptible(sentence: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.filename == STANDARD_OUTPUT:
             _tell_of_output(error)
             os._exit(1)
+        if (lack := _lack(error)) is not None:
+            print(f"Error: {lack}.", file=sys.stderr)
+            _end_quickly(1)
+            raise SystemExit(1) from None
         try:
             sys.stdout.flush()
         except OSError as failure:
@@ -65,6 +72,16 @@ def interruptible(sentence: str) -> Iterator[None]:
 def _tell_of_output(error: OSError) -> None:
     if error.errno != errno.EPIPE:  # as behind `| head -1`
         print(f"Error: standard output cannot be written ({error.strerror}).", file=sys.stderr)
+
+
+def _lack(error: BaseException) -> str | None:
+    """What the machine lacks, a library or memory, if that is the error."""
+    is_of_memory = isinstance(error, MemoryError) or _OF_MEMORY.search(str(error)) is not None
+    advice = "free some memory, or raise its limit (ulimit -v)"
+    if isinstance(error, ImportError):
+        advice = advice if is_of_memory else "install the package again"
+        return f"A library could not be loaded ({error}): {advice}"
+    return f"There is not enough memory: {advice}" if is_of_memory else None
 
 
 def _end_quickly(code: int) -> None:
@@ -87,13 +104,27 @@ def say_from_now(sentence: str) -> None:
 
 
 @contextmanager
+def saying(sentence: str) -> Iterator[None]:
+    """Changes the line that a Ctrl-C in the block prints."""
+    before = _said
+    say_from_now(sentence)
+    yield  # what a signal raises goes on to where the line is printed
+    say_from_now(before)
+
+
+@contextmanager
 def nothing_to_clean_up() -> Iterator[None]:
-    """Marks a block, such as the import of large libraries, that a signal ends without an
-    exception."""
+    """Marks an import of large libraries, which a signal ends without an exception.
+
+    Raises:
+        ImportError: one cannot be loaded.
+    """
     global _at_once
     _at_once = True
     try:
         yield
+    except (OSError, MemoryError) as error:  # as ctypes raises
+        raise ImportError(str(error) or "Cannot allocate memory") from error
     finally:
         _at_once = False
 

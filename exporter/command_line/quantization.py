@@ -16,6 +16,7 @@ from quant.machine.memory_size import parse_size
 from quant.method import SETTINGS
 from quant.scheme import Scheme, scheme_from_text, weighed
 
+CALIBRATION_TOKENS = click.IntRange(1, 1 << 24)  # the most: 512 times the default
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -55,10 +56,18 @@ class Quantization:
                 f"--calibration-tokens {self.calibration_tokens} has no effect with {self.scheme}, "
                 "which does not calibrate; leave it out, or take gptq4."
             )
-        if self.calibration is not None and not read_text_file(self.calibration)[0].strip():
-            raise QuantError(
-                f"The calibration text {self.calibration} is empty: give a longer text."
-            )
+        if self.calibration is not None:
+            text, data = read_text_file(self.calibration)
+            if not text.strip():
+                raise QuantError(
+                    f"The calibration text {self.calibration} is empty: give a longer text."
+                )
+            if self.calibration_tokens is not None and self.calibration_tokens > len(data):
+                raise QuantError(
+                    f"--calibration-tokens {self.calibration_tokens} is more than the "
+                    f"{len(data)} bytes of {self.calibration}: ask for fewer, or give a longer "
+                    "text."
+                )
         if self.max_memory is not None:
             check_max_memory(parse_size(self.max_memory, "--max-memory"))
         if self.imatrix is not None:
@@ -126,7 +135,7 @@ _CALIBRATION = [
     click.option(
         "--calibration-tokens",
         metavar="N",
-        type=click.IntRange(min=1),
+        type=CALIBRATION_TOKENS,
         help="Number of tokens to calibrate on (gptq4, awq4, and where bits are allocated by a "
         "size). By default 32768, or 16384 for models of 100 million weights or more.",
     ),

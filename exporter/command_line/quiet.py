@@ -19,6 +19,8 @@ _LOG_NOISE = {
     "torch.utils._pytree": r"is an Enum subclass and is now natively supported",
     # An error that it raises too, which becomes our own sentence.
     "torch._subclasses.fake_tensor": r"failed while attempting to run meta",
+    # Of a branch by the data, which our own sentence names.
+    "torch.fx.experimental.symbolic_shapes": r"^Unable to find user code corresponding to",
     # We use ExecuTorch's shorter path on purpose: it decomposes the program once.
     "executorch.backends.xnnpack.partition.xnnpack_partitioner": r"DEPRECATION WARNING",
     # Versions newer than tested; Apple's own parts, missing elsewhere; float16 states and int32

@@ -4,13 +4,14 @@ The export makes each of these checks again where it uses the value.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from delegates import check_delegate
 from exporter.catalogue.adapters import check_adapters
-from exporter.catalogue.model_config import known_spec
+from exporter.catalogue.model_config import known_directory, known_spec
 from exporter.catalogue.names import check_checkpoint, check_model, preset_name
+from exporter.catalogue.seeing import require_seeing
 from exporter.catalogue.weight_files import check_headers, check_model_directory, check_model_file
 from exporter.errors import ExportError
 from exporter.file.replacing import check_endings, check_outputs
@@ -67,6 +68,23 @@ def check_config(
         return
     context = spec.context_limit if max_context_len is None else max_context_len
     check_lengths(spec, context, context if max_seq_len is None else max_seq_len)
+
+
+def check_vision(
+    model: str | None,
+    checkpoint: str | None,
+    delegate: str,
+    vision: bool,
+    given: Mapping[str, object],
+) -> None:
+    """Raises ExportError, as `require_seeing`, if a model's config is known and has nothing that
+    an option is about."""
+    source = model if checkpoint is None else checkpoint
+    if source is None:
+        return
+    directory = known_directory(source, preset_name(source) if checkpoint is None else None)
+    if directory is not None:
+        require_seeing(directory, delegate, vision, given)
 
 
 def check_file(

@@ -17,6 +17,7 @@ from exporter.commands.checks import (
     check_file,
     check_files,
     check_source,
+    check_vision,
     check_weights,
 )
 from exporter.commands.request import Request
@@ -119,6 +120,12 @@ def _check(request: Request, out: Path) -> None:
         check_files(request.model, request.checkpoint, request.adapter)
         lengths = request.max_context_len, request.max_seq_len
         check_config(request.model, request.checkpoint, *lengths)
+        sees = {
+            "--vision-quant": request.vision_quant,
+            "--calibration-images": request.calibration_images,
+        }
+        source = request.model, request.checkpoint
+        check_vision(*source, request.delegate, not request.no_vision, sees)
         check_weights(request.model, request.checkpoint)
 
 

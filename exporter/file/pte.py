@@ -5,9 +5,11 @@ ExecuTorch writes the program; our blobs are its named data. The integrity recor
 """
 
 import json
+import os
 import struct
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -110,6 +112,14 @@ def read_blob(path: Path, name: str) -> bytes:
                 file.seek(item.offset)
                 return file.read(item.size)
     raise ExportError(f"{path} has no {name}; export it again.")
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a file has an integrity record: one of another exporter has none."""
+    with suppress(OSError), open(path, "rb") as file:
+        file.seek(-len(_MAGIC), os.SEEK_END)
+        return file.read() == _MAGIC
+    return False
 
 
 def verify(path: Path, everything: bool) -> list[Range]:

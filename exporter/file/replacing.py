@@ -45,8 +45,8 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
         if error.errno not in _NO_ROOM:
             raise
         raise ExportError(
-            f"The disk cannot store more ({error.strerror}) and nothing was written; free some "
-            "space or choose another place."
+            f"The disk of {path} cannot store more ({error.strerror}) and nothing was written; "
+            "free some space or choose another place."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)

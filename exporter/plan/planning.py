@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from delegates import Limits, get_limits
 from exporter.catalogue.find import find_checkpoint
-from exporter.catalogue.seeing import is_seeing
+from exporter.catalogue.seeing import is_seeing, require_seeing
 from exporter.checkpoint import Checkpoint
 from exporter.checkpoint.imatrix import read_importance
 from exporter.checkpoint.sampling import ends_note, not_applied, read_sampling, sampling_note
@@ -52,7 +52,11 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
         _require_unrotated_rows(plan)
         _require_whole_pictures(plan, sight)
     else:
-        _refuse_vision_options(options)
+        given = {
+            "--vision-quant": options.vision_scheme and options.vision_scheme.name,
+            "--calibration-images": options.calibration_images,
+        }
+        require_seeing(plan.checkpoint.directory, options.delegate, options.vision, given)
     if plan.text.template_fault:
         listener.note(
             "The runner's --chat will refuse this model, whose chat template is kept as text "
@@ -140,23 +144,6 @@ def _vision_scheme(options: ExportOptions, limits: Limits) -> Scheme:
     own = Scheme("none") if options.scheme.name == "none" else DEFAULT_SCHEME
     scheme = window_scheme(options.vision_scheme or own, "--vision-quant", "what sees")
     return _scheme_for_delegate(limits, scheme)
-
-
-def _refuse_vision_options(options: ExportOptions) -> None:
-    """
-    Raises:
-        ExportError: an option is about what sees, which the file will not have.
-    """
-    given = {
-        "--vision-quant": options.vision_scheme and options.vision_scheme.name,
-        "--calibration-images": options.calibration_images,
-    }
-    for option, value in given.items():
-        if value is not None:
-            raise ExportError(
-                f"{option} {value} has no effect, as the file will not see: leave it out, or "
-                "export a model that reads pictures with --delegate cpu and without --no-vision."
-            )
 
 
 def _stock_note(sight: Sight) -> str:

@@ -5,6 +5,7 @@ import click
 from exporter.command_line.brief import BriefGroup
 from exporter.command_line.filled import FilledPath, FilledText
 from exporter.command_line.one_adapter import one_adapter
+from exporter.command_line.quantization import CALIBRATION_TOKENS
 from exporter.command_line.request import takes
 from exporter.command_line.version import version_option
 from quant.commands.cache import cache_command
@@ -175,7 +176,7 @@ def eval_command(request: EvalRequest) -> None:
 @click.option(
     "--calibration-tokens",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=CALIBRATION_TOKENS,
     default=32768,
     help="Number of tokens to calibrate on.",
 )

@@ -9,6 +9,7 @@ import sys
 import click
 import torch
 
+from exporter.command_line.interruption import say_from_now
 from exporter.commands.display import Display
 from exporter.errors import ExportError
 from exporter.options import ExportOptions
@@ -39,6 +40,7 @@ def run_fill(request: Request) -> None:
             plan = read_plan(_options(request, device), listener, ranks)
             with listener, reusing_freed_memory(plan.options.max_memory):
                 began = True
+                say_from_now("Interrupted; finished layers stay in the cache.")
                 plan = plan_quantization(plan, listener)
                 report = load_quantized(plan, listener)[1]
         cache = plan.resources.cache

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from exporter.command_line.interruption import raise_if_interrupted
+from exporter.command_line.interruption import raise_if_interrupted, saying
 from exporter.command_line.running import RunningLines
 from runtime.build import BUILD_DIR, PRODUCTS, build
 from runtime.errors import BuildError
@@ -28,7 +28,8 @@ def build_and_tell(
     Args:
         told: the file that the line names, of those that are built.
     """
-    with RunningLines(lambda line: click.echo(line, err=True)) as lines:
+    said = saying("Interrupted; the next command continues the build.")
+    with said, RunningLines(lambda line: click.echo(line, err=True)) as lines:
         lines.begin("Building the C++")
         try:
             result = build(preset, targets, source, lines.progress)

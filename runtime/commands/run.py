@@ -116,7 +116,8 @@ def run_command(
         else:
             is_asked = prompt is not None or prompt_file is not None
             _tell_of_no_chat(model, template, is_asked, quiet)
-    become_runner([str(file), *arguments])
+    # Not as a path, which loses the ./ before a name such as -p.pte.
+    become_runner([model if is_program(model) else str(file), *arguments])
 
 
 def _tell_of_no_chat(model: str, template: str, is_asked: bool, quiet: bool) -> None:

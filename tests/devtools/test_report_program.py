@@ -45,6 +45,29 @@ def test_another_programs_file_is_refused(
     )
 
 
+def test_a_damaged_file_is_not_another_program(
+    recorded: Recorded, embedded_cpu_pte: Path, tmp_path: Path
+) -> None:
+    data = bytearray(embedded_cpu_pte.read_bytes())
+    data[data.index(b"ThimbleCpuBackend") + 5] ^= 1
+    pte = tmp_path / "model.pte"
+    pte.write_bytes(data)
+    etdump, etrecord = recorded("embedded_cpu_pte")
+    arguments = [
+        "report",
+        etdump,
+        "--etrecord",
+        etrecord,
+        "--pte",
+        pte,
+        "--out",
+        tmp_path / "r.html",
+    ]
+    result = CliRunner().invoke(main, [str(word) for word in arguments])
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: {pte} is damaged in its program; copy or export it again.\n"
+
+
 @pytest.mark.check
 def test_time_of_what_is_left_is_counted_once(embedded_pte: Path, recorded: Recorded) -> None:
     """Each operator at a line has its own events' time, however many reasons it has."""

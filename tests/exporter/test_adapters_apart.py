@@ -1,6 +1,7 @@
 """LoRA adapters kept apart: read, stored in float16, and computed beside the linears."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -271,9 +272,10 @@ def test_numbers_that_are_not_finite(llama: Checkpoint, tmp_path: Path) -> None:
     path = save_adapter(tmp_path / "a", llama.config, 1)
     name = "model.layers.0.self_attn.o_proj"
     extended(path, {f"base_model.model.{name}.lora_B.weight": torch.full((40, 4), torch.inf)})
-    assert refusal(llama, ("a", path)) == (
-        f"The adapter a has numbers for {name}.weight that are not finite; save it again."
-    )
+    said = f"{path}/adapter_model.safetensors has numbers in base_model.model.{name}.lora_B.weight"
+    assert refusal(llama, ("a", path)) == f"{said} that are not finite; save it again."
+    with pytest.raises(ExportError, match=re.escape(said)):
+        with_adapter(llama, path)
 
 
 def test_a_repeated_name(llama: Checkpoint, tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ def test_no_room_for_the_file(start: Start, out: Path) -> None:
     stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 1 and stdout == ""
     assert stderr.splitlines()[-1] == (
-        "Error: The disk cannot store more (File too large) and nothing was written; free some "
-        "space or choose another place."
+        f"Error: The disk of {out} cannot store more (File too large) and nothing was written; "
+        "free some space or choose another place."
     )
     assert _is_untouched(out)
 

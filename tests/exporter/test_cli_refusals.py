@@ -365,6 +365,14 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
             ["llama3", "--out", "x.pte", "--vision-quant", "int8"],
             "Error: --vision-quant int8 is not supported for what sees; use one of none, rtn8, ",
         ),
+        (
+            ["llama3", "--out", "x.pte", "--vision-quant", "rtn8"],
+            "Error: --vision-quant rtn8 has no effect, as the file will not see: leave it out, or ",
+        ),
+        (
+            ["llama3", "--out", "x.pte", "--no-vision"],
+            "Error: --no-vision has no effect, as this model reads no pictures: leave it out.",
+        ),
         (["llama3", "--quantize"], "Error: No such option '--quantize'."),
         (["llama3", "--group-size", "x"], "Error: Invalid value for '--group-size': 'x' is not"),
         ([""], "Error: MODEL is empty; name a model such as llama3, or leave it out."),

@@ -25,6 +25,7 @@ from exporter.capture.program import capture
 from exporter.capture.refusals import REFUSALS, refused
 from exporter.capture.shapes import Condition, Shapes, explain_shapes, noting_conditions
 from exporter.checkpoint import open_checkpoint
+from exporter.command_line.quiet import silence_known_noise
 from exporter.commands.cli import main
 from exporter.errors import ExportError
 from exporter.explain import quick_scheme
@@ -113,14 +114,19 @@ class DataDependent(nn.Module):
     ],
 )
 def test_a_model_that_cannot_be_captured_names_the_line(
-    model: Callable[[], nn.Module], mark: str, says: str
+    model: Callable[[], nn.Module],
+    mark: str,
+    says: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    silence_known_noise()
     dims = ({1: Dim("rows", min=1, max=10)}, None)
     with pytest.raises(REFUSALS) as caught:
         export(model().eval(), EXAMPLE, dynamic_shapes=dims)
     error = refused(model(), EXAMPLE, dims, caught.value)
     assert str(error).startswith(line_with(mark)) and says in str(error)
     assert "\n" not in str(error)
+    assert capfd.readouterr() == ("", "")
 
 
 class OneLength(CausalLM):

@@ -44,8 +44,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
         with open("/dev/full", "wb") as file:
             file.write(bytes(1 << 16))
     assert str(error.value) == (
-        "The disk cannot store more (No space left on device) and nothing was written; free some "
-        "space or choose another place."
+        f"The disk of {tmp_path}/model.pte cannot store more (No space left on device) and nothing "
+        "was written; free some space or choose another place."
     )
     assert list(tmp_path.iterdir()) == []
 

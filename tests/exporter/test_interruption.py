@@ -95,6 +95,45 @@ with interruptible("Interrupted; nothing was written."):
     assert (result.returncode, result.stderr) == (130, "Interrupted; the file was written.\n")
 
 
+@pytest.mark.parametrize(
+    ("block", "error", "printed"),
+    [
+        (
+            "nothing_to_clean_up()",
+            "OSError('libtorch.so: failed to map segment from shared object')",
+            "A library could not be loaded (libtorch.so: failed to map segment from shared object)"
+            ": free some memory, or raise its limit (ulimit -v).",
+        ),
+        (
+            "interruptible('')",
+            "ImportError('libgomp.so.1: cannot open shared object file')",
+            "A library could not be loaded (libgomp.so.1: cannot open shared object file): "
+            "install the package again.",
+        ),
+        (
+            "interruptible('')",
+            "MemoryError()",
+            "There is not enough memory: free some memory, or raise its limit (ulimit -v).",
+        ),
+    ],
+)
+def test_what_the_machine_lacks_is_one_sentence(block: str, error: str, printed: str) -> None:
+    script = f"with interruptible(''):\n    with {block}:\n        raise {error}"
+    result = run(script, signal.SIGINT)
+    assert (result.returncode, result.stderr) == (1, f"Error: {printed}\n")
+
+
+def test_a_line_of_a_block() -> None:
+    script = """
+from exporter.command_line.interruption import saying
+with interruptible("Interrupted."):
+    with saying("Interrupted; the build goes on."):
+        pass
+    SIGNAL
+"""
+    assert run(script, signal.SIGINT).stderr == "Interrupted.\n"
+
+
 @pytest.mark.check
 def test_standard_output_that_takes_no_more() -> None:
     command = [sys.executable, "-m", "exporter", "--list-delegates"]
@@ -227,7 +266,7 @@ def test_a_command_that_is_still_starting(package: str) -> None:
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert stderr.splitlines()[-1].startswith("Interrupted; ")
+    assert stderr.splitlines()[-1].startswith("Interrupted")
     with open(read_end, encoding="utf-8") as output:
         assert output.read().strip() == ""
 

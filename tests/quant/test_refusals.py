@@ -1,5 +1,6 @@
 """What `python -m quant` refuses or cannot do: one sentence, and the exit code that says which."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -61,6 +62,17 @@ def test_what_cannot_be_removed_is_not_called_removed(
         (
             ["run", "llama3", "--quant", "rtn4", "--calibration-tokens", "5"],
             "--calibration-tokens 5 has no effect with rtn4, which does not calibrate; leave it",
+        ),
+        *(
+            (
+                [*command, "--calibration-tokens", "99999999999"],
+                "Invalid value for '--calibration-tokens': 99999999999 is not in the range 1<=x<=",
+            )
+            for command in (["run", "llama3"], ["compare"])
+        ),
+        (
+            ["run", "llama3", "--calibration", __file__, "--calibration-tokens", "999999"],
+            f"--calibration-tokens 999999 is more than the {os.path.getsize(__file__)} bytes",
         ),
         (["cache", "--cache", "/no/such"], "--cache /no/such does not exist; check its path."),
         (["cache", "--cache", ""], "--cache is empty; name a directory, or leave it out."),

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from exporter.command_line import interruption
 from exporter.file.pte import verify
 from runtime.commands import cached_model
 from runtime.commands.results import become_runner
+from runtime.commands.run import run_command
 from runtime.commands.tokenize import _shown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +49,17 @@ def test_a_signal_that_a_library_swallowed_starts_no_runner(
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it ran"))
     with pytest.raises(SystemExit, match=str(128 + signal.SIGINT)):
         become_runner([])
+
+
+def test_a_file_that_is_named_like_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "-p.pte").touch()
+    monkeypatch.chdir(tmp_path)
+    started: list[list[str]] = []
+    monkeypatch.setattr("runtime.commands.run.become_runner", started.append)
+    CliRunner().invoke(run_command, ["./-p.pte", "--complete", "-n", "3"])
+    assert started == [["./-p.pte", "-n", "3"]]
 
 
 def test_a_cache_that_cannot_be_made(cpp_build: Path, tmp_path: Path) -> None:

@@ -312,8 +312,24 @@ def test_what_starts_with_a_slash_is_a_command(chat: Chat, tmp_path: Path) -> No
         assert f"runner: '{line.split()[0]}' is not a command: /help lists" in result.stderr
     assert "runner: the command /reset takes no argument: write it alone" in result.stderr
     assert "\n  /reset  start a new conversation; the system prompt stays\n" in result.stderr
+    assert "/image" not in result.stderr, "it reads no pictures"
     assert chat("--chat", lines="/help\n/reset\n/exit\n").returncode == 0
     assert chat("--chat", "-p", "/exit", "-n", "5").stdout != "\n"  # with -p, a message like any
+
+
+def test_few_weights_in_huge_pages_have_a_size(chat: Chat) -> None:
+    told = chat("--chat", "-p", "Hello", "-n", "1", "--huge-pages").stderr
+    assert re.search(r"weights in huge pages \(\d+ [kM]B of [1-9]\d* [kM]B\)", told), told
+
+
+@pytest.mark.parametrize(("where", "reason"), [("<&-", "Bad file descriptor"), ("</", "Is a dir")])
+def test_input_that_cannot_be_read_is_told(
+    cpp_build: Path, chat_pte: Path, where: str, reason: str
+) -> None:
+    command = ["bash", "-c", f'"$@" {where}', "bash", cpp_build / "runner", chat_pte, "--chat"]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.returncode == 2
+    assert told.stderr.startswith(f"runner: cannot read standard input: {reason}")
 
 
 def test_a_chat_at_a_terminal_says_where_its_commands_are(cpp_build: Path, chat_pte: Path) -> None:

@@ -73,9 +73,7 @@ def test_a_model_that_is_its_own_draft_is_always_right(
     for sampling in SAMPLINGS:
         list(runner.generate("import os", max_new_tokens=50, **sampling))
         drafted, accepted = (runner.stats[f"{name}_tokens"] for name in ("drafted", "accepted"))
-        # What was guessed behind the last token was not needed.
-        assert drafted - 7 <= accepted <= drafted
-        assert drafted > 0
+        assert accepted == drafted > 0, "what was guessed behind the last token does not count"
 
 
 @pytest.mark.parametrize("count", range(1, 12))

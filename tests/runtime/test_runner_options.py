@@ -1,6 +1,7 @@
 """The runner's command line: what it takes, what it refuses, and with which sentence."""
 
 import importlib.metadata
+import os
 import re
 import subprocess
 import tomllib
@@ -103,8 +104,26 @@ USES = [
     ),
     (
         ["model.pte", "-p", "Once", "--input", "x.npy"],
-        "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
-        "model of language: pass one of both",
+        "--input is for a program of tensors, and --prompt for a model of language: leave one of "
+        "them out",
+    ),
+    (
+        ["model.pte", "-p", "Once", "-n", "2", "--method", "forward"],
+        "--method is for a program of tensors, and --prompt for a model of language: leave one of "
+        "them out",
+    ),
+    (
+        ["model.pte", "--method", "forward", "-n", "2"],
+        "--tokens has no effect with --method, which is for a program of tensors: leave one of "
+        "them out",
+    ),
+    *(
+        (["model.pte", *prompts], f"{prompts[2]} is a second prompt: pass one, with -p or -f")
+        for prompts in (
+            ["-p", "", "-p", "Twice"],
+            ["-p", "Once", "-f", "no.txt"],
+            ["-f", __file__, "--prompt", "Once"],
+        )
     ),
     (["model.pte", "--output", "=y.npy"], "--output is '=y.npy', but must be FILE or NAME=FILE"),
     (
@@ -175,6 +194,14 @@ def test_a_model_may_follow_the_end_of_the_options(
     refused = run(runner, *before, "--", "model.pte", "-n")
     assert refused.returncode == 2
     assert refused.stderr.startswith("runner: '-n' belongs to no option, and the model")
+
+
+def test_more_threads_than_run_at_once_are_told(runner: Path) -> None:
+    usable = len(os.sched_getaffinity(0))
+    for threads in {usable, min(usable + 1, 256)}:
+        told = run(runner, "no.pte", "-p", "x", "--threads", str(threads)).stderr
+        note = f"runner: --threads {threads} is more than the {usable} that run at once here: "
+        assert told.startswith(note) == (threads > usable)
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), [*NUMBERS, *USES])

@@ -39,7 +39,7 @@ struct Stats {
   double prefill_s = 0.0;
   double decode_s = 0.0;        ///< spent on the tokens after the first
   int64_t decoded_tokens = 0;   ///< tokens that decode_s was spent on
-  int64_t drafted_tokens = 0;   ///< guesses that the model verified
+  int64_t drafted_tokens = 0;   ///< guesses of what came before the answer's end
   int64_t accepted_tokens = 0;  ///< of those, the ones that it chose
   int64_t recorded_calls = 0;   ///< of the model, which a recording kept
   int64_t dropped_calls = 0;    ///< while recording, for which its bounds left no room

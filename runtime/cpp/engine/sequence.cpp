@@ -37,7 +37,7 @@ Result<size_t> Sequence::advance(size_t count, std::vector<int32_t> draft, const
   next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(count));
   if (logits == nullptr) return size_t{0};
   const size_t chosen = answer_->chosen().size();  // the rest of `count` was read before
-  const size_t drafted = draft.size();
+  size_t drafted = draft.size();
   VerifiedDraft ahead;
   ahead.start(std::move(draft), logits, vocab_size_);
   Status status = answer_->choose(logits);
@@ -47,6 +47,7 @@ Result<size_t> Sequence::advance(size_t count, std::vector<int32_t> draft, const
     status = answer_->choose(known);
   }
   const size_t accepted = drafted - ahead.left();
+  if (ended()) drafted -= ahead.left();
   stats_.drafted_tokens += static_cast<int64_t>(drafted);
   stats_.accepted_tokens += static_cast<int64_t>(accepted);
   if (answers_) {

@@ -1,7 +1,6 @@
 #include "program/chat_lines.h"
 
 #include <cstdio>
-#include <iostream>
 #include <string>
 #include <string_view>
 
@@ -17,8 +16,9 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr std::string_view kSpace = " \t\r";
+constexpr const char* kSeeing =
+    "  /image FILE  a picture before the next message; several are in order\n";
 constexpr const char* kCommands =
-    "  /image FILE  a picture before the next message; several are in order\n"
     "  /reset  start a new conversation; the system prompt stays\n"
     "  /help   print this\n"
     "  /exit   end the chat, like Ctrl-D\n"
@@ -57,7 +57,9 @@ class LineChat {
     std::string line;
     while (!left_ && !lost_output_ && ended() == 0) {
       if (terminal) std::fprintf(stderr, "> ");
-      if (!std::getline(std::cin, line)) {
+      const Result<bool> read = read_input_line(&line);
+      if (!read.ok() && ended() == 0) return read.status();
+      if (!read.ok() || !*read) {
         if (terminal) std::fprintf(stderr, "\n");
         break;
       }
@@ -104,6 +106,7 @@ class LineChat {
     if (command == "/exit") {
       left_ = true;
     } else if (command == "/help") {
+      if (runner_.sight().ok()) std::fputs(kSeeing, stderr);
       std::fputs(kCommands, stderr);
     } else if (command == "/reset") {
       const Status status = chat_.reset();

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -85,7 +84,10 @@ Result<int> embed_lines(const Options& options) {
   std::vector<std::string> read;
   if (options.prompt) read.push_back(*options.prompt);
   std::string line;
-  while (!options.prompt && std::getline(std::cin, line)) {
+  while (!options.prompt) {
+    const Result<bool> is_line = read_input_line(&line);
+    if (!is_line.ok()) return is_line.status();
+    if (!*is_line) break;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     read.push_back(line);
     if (read.size() < kTogether) continue;

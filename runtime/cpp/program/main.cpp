@@ -12,6 +12,7 @@
 #include "model/session_file.h"
 #include "model/version.h"
 #include "platform/output_file.h"
+#include "platform/processors.h"
 #include "platform/signals.h"
 #include "platform/streams.h"
 #include "program/audio_lines.h"
@@ -222,12 +223,22 @@ int run(const Options& options) {
   return ended() == 0 ? *code : kSignalled + ended();
 }
 
+/// Says where there are more threads than run at once: they wait for each other.
+void tell_of_threads(int32_t threads) {
+  const auto processors = static_cast<int32_t>(platform::processors());
+  if (processors == 0 || threads <= processors) return;
+  std::fprintf(stderr,
+               "runner: --threads %d is more than the %d that run at once here: fewer are faster\n",
+               threads, processors);
+}
+
 /// Returns the exit code.
 int run_command(int argc, char** argv) {
   const Result<Options> options = parse_options(argc, argv);
   if (!options.ok()) return fail(options.status(), kBadUse);
   if (options->help) return print(usage());
   if (options->version) return print(version_text());
+  tell_of_threads(options->load.threads);
   return run(*options);
 }
 

@@ -1,6 +1,7 @@
 #include "program/option_uses.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 namespace thimble {
@@ -11,13 +12,15 @@ using Names = std::vector<std::string_view>;
 struct Uses {
   // Those that choose what is done: which of them fit together is checked by themselves.
   Names works = {"--chat", "--embed", "--audio", "--input", "--output", "--method"};
+  Names for_tensors = {"--input", "--output", "--method"};
+  Names for_language = {"--prompt", "--prompt-file", "--chat", "--embed"};
   // What each kind of file takes.
   Names of_all = {"--threads", "--huge-pages", "--etdump",
                   "--quiet",   "--verify",     "--require-signature"};
   Names of_sound = {"--prompt", "--prompt-file", "--seed",       "--temperature", "--language",
                     "--task",   "--format",      "--timestamps", "--no-fallback", "--raw"};
   Names of_embeddings = {"--prompt", "--prompt-file", "--prompt-name"};
-  Names of_tensors = {"--prompt", "--prompt-file", "--json"};  // a prompt is refused later
+  Names of_tensors = {"--json"};
   // And what is for a sound alone.
   Names of_sound_alone = {"--language",   "--task",        "--format",
                           "--timestamps", "--no-fallback", "--raw"};
@@ -27,16 +30,24 @@ bool has(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// The first option given that is one of the names; "": none is.
+std::string first_of(const Names& names, const std::vector<std::string>& given) {
+  const auto found = std::find_if(given.begin(), given.end(),
+                                  [&](const std::string& name) { return has(names, name); });
+  return found == given.end() ? "" : *found;
+}
+
 struct Work {
-  const char* name;
+  std::string name;
   const Names* takes;
 };
 
-Work work_of(const Options& options, const Uses& uses) {
+/// \param tensors the option that chooses a program of tensors; "": none does.
+Work work_of(const Options& options, const Uses& uses, const std::string& tensors) {
   if (!options.audio.empty()) return {"--audio", &uses.of_sound};
   if (options.embed) return {"--embed", &uses.of_embeddings};
-  if (options.takes_tensors()) return {"a program of tensors", &uses.of_tensors};
-  return {nullptr, nullptr};
+  if (tensors.empty()) return {"", nullptr};
+  return {tensors + ", which is for a program of tensors", &uses.of_tensors};
 }
 
 /// Whether options that go with the work go with each other, and none is missing.
@@ -56,11 +67,6 @@ Status check_together(const Options& options) {
   if (options.prompt_name && !options.embed) {
     return Status::error(
         "--prompt-name has no effect without --embed: add --embed, or leave it out");
-  }
-  if (options.takes_tensors() && (options.prompt || options.chat || options.embed)) {
-    return Status::error(
-        "--input, --output and --method are for a program of tensors, -p, --chat and --embed for a "
-        "model of language: pass one of both");
   }
   if (!options.images.empty() && (!options.prompt || options.embed)) {
     return Status::error(
@@ -91,7 +97,13 @@ Status check_together(const Options& options) {
 
 Status check_uses(const Options& options, const std::vector<std::string>& given) {
   const Uses uses;  // here: before main() begins, a lack of memory has no sentence
-  const Work work = work_of(options, uses);
+  const std::string tensors = first_of(uses.for_tensors, given);
+  const std::string language = first_of(uses.for_language, given);
+  if (!tensors.empty() && !language.empty()) {
+    return Status::error(tensors + " is for a program of tensors, and " + language +
+                         " for a model of language: leave one of them out");
+  }
+  const Work work = work_of(options, uses, tensors);
   for (const std::string& name : given) {
     if (options.audio.empty() && has(uses.of_sound_alone, name)) {
       return Status::error(
@@ -100,7 +112,7 @@ Status check_uses(const Options& options, const std::vector<std::string>& given)
     }
     if (work.takes == nullptr || has(uses.works, name) || has(uses.of_all, name)) continue;
     if (has(*work.takes, name)) continue;
-    return Status::error(name + " has no effect with " + work.name + ": leave it out");
+    return Status::error(name + " has no effect with " + work.name + ": leave one of them out");
   }
   return check_together(options);
 }

@@ -190,6 +190,16 @@ Option prompt_file(const std::string& name, std::string_view short_name, Options
           }};
 }
 
+/// A prompt, of which there is one.
+Option one_prompt(Option option, const Options* options) {
+  option.read = [read = std::move(option.read), options](const std::string& name,
+                                                         const std::string& text) {
+    if (!options->prompt) return read(name, text);
+    return Status::error(name + " is a second prompt: pass one, with -p or -f");
+  };
+  return option;
+}
+
 /// Each use adds a string to the array that the constraint's text is.
 Option choice(const std::string& name, Options* options) {
   return {name, "", true, [options](const std::string& name, const std::string& text) {
@@ -251,8 +261,8 @@ std::vector<Option> all_options(Options* options) {
   using Kind = ConstraintText::Kind;
   GenerateOptions& answer = options->answer;
   std::vector<Option> all = {
-      of_utf8(maybe_empty("--prompt", "-p", &options->prompt)),
-      prompt_file("--prompt-file", "-f", options),
+      one_prompt(of_utf8(maybe_empty("--prompt", "-p", &options->prompt)), options),
+      one_prompt(prompt_file("--prompt-file", "-f", options), options),
       bias("--logit-bias", &answer.sampler.changes),
       of_utf8(each("--stop", &answer.output.stop)),
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <memory>
 
 #include "tokenizer/utf8.h"
@@ -14,6 +15,10 @@ namespace {
 /// Of a file that an option names: a device has no end.
 constexpr size_t kMostTextBytes = size_t{16} << 20;
 constexpr std::string_view kMark = "\xEF\xBB\xBF";  // as some editors begin UTF-8
+
+Status cannot_read(const std::string& name) {
+  return Status::error("cannot read " + name + ": " + std::strerror(errno));
+}
 
 Result<std::string> read(std::FILE* file, const std::string& name) {
   std::string text;
@@ -29,7 +34,7 @@ Result<std::string> read(std::FILE* file, const std::string& name) {
     if (text.compare(0, kMark.size(), kMark) == 0) text.erase(0, kMark.size());
     if (std::ferror(file) == 0) return text;  // a directory can be opened, and not read
   }
-  return Status::error("cannot read " + name + ": " + std::strerror(errno));
+  return cannot_read(name);
 }
 
 }  // namespace
@@ -41,6 +46,12 @@ Result<std::string> read_text_file(const std::string& path) {
 }
 
 Result<std::string> read_input_text() { return read(stdin, "standard input"); }
+
+Result<bool> read_input_line(std::string* line) {
+  if (std::getline(std::cin, *line)) return true;
+  if (std::ferror(stdin) == 0 || errno == EINTR) return false;
+  return cannot_read("standard input");
+}
 
 Status check_utf8(const std::string& name, std::string_view text) {
   const size_t length = valid_utf8_length(text);

@@ -376,9 +376,9 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
     if (!status.ok() || answer.ended()) break;
     stats_.decoded_tokens += static_cast<int64_t>(answer.chosen().size());
   }
+  if (answer.ended()) stats_.drafted_tokens -= static_cast<int64_t>(ahead_.left());
   const Status dropped = drop_ahead();
-  if (status.ok()) status = dropped;
-  if (!status.ok()) return status;
+  if (!status.ok() || !dropped.ok()) return status.ok() ? dropped : status;
   answer.finish();
   return {};
 }

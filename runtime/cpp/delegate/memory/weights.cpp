@@ -9,7 +9,10 @@ namespace {
 using kernels::kLineBytes;
 using kernels::round_up;
 
-std::string megabytes(size_t bytes) { return std::to_string(bytes >> 20) + " MB"; }
+std::string megabytes(size_t bytes) {
+  return bytes == 0 || bytes >> 20 != 0 ? std::to_string(bytes >> 20) + " MB"
+                                        : std::to_string((bytes + 1023) >> 10) + " kB";
+}
 
 }  // namespace
 
