@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from support import module_integers as integers
 from support.module_nets import Block
 from support.op_list import read_calls
 from torch import nn
@@ -22,17 +23,12 @@ from quant.modules import QuantizedLinear
 from quant.rounding.nearest import round_int8
 
 
-def make_attending() -> object:
-    torch.manual_seed(0)
-    return nn.Sequential(Block(32, 2)), (torch.randn(1, 150, 32),)
-
-
 @pytest.mark.parametrize(
-    ("rows", "quantized", "integers", "version"),
+    ("rows", "quantized", "rounds", "version"),
     [(150, True, True, 16), (150, False, False, 7), (100, True, False, 7)],
 )
 def test_where_attention_is_of_integers(
-    rows: int, quantized: bool, integers: bool, version: int
+    rows: int, quantized: bool, rounds: bool, version: int
 ) -> None:
     block = Block(32, 2).requires_grad_(False)
     for name, linear in list(block.named_children()):
@@ -46,13 +42,13 @@ def test_where_attention_is_of_integers(
     ops = OpList(find_ops(program.graph, Values(Constants(program), by_sample=True)).ops, [])
     merge(ops)
     found = [(op.integers, op.version) for op in ops if isinstance(op, SegmentAttention)]
-    assert found == [(integers, version)]
+    assert found == [(rounds, version)]
 
 
 @pytest.mark.check
 def test_the_file_computes_as_the_module(tmp_path: Path, cpp_build: Path) -> None:
     path = tmp_path / "module.pte"
-    source = SourceName(Path(__file__), "make_attending")
+    source = SourceName(Path(integers.__file__), "make_attending")
     made = export_module(ModuleOptions(source, path, "int8", delegate="cpu")).methods["forward"]
     assert made.agreement is not None and made.agreement.error < 3e-2
     (call,) = read_calls(path, tmp_path)

@@ -3,6 +3,7 @@ inputs."""
 
 import torch
 import torch.nn.functional as F
+from support.module_nets import Block
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -78,3 +79,8 @@ def no_layers() -> tuple[nn.Module, Tensor]:
 def nan_calibration() -> tuple[object, ...]:
     given = [torch.zeros(2, 3), torch.full((2, 3), float("nan"))]
     return nn.Sequential(nn.Linear(3, 2)), given[0], None, [(one,) for one in given]
+
+
+def make_attending() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    torch.manual_seed(0)
+    return nn.Sequential(Block(32, 2)), (torch.randn(1, 150, 32),)

@@ -3,6 +3,7 @@
 #include <bitset>
 #include <utility>
 
+#include "constraint/code_points.h"
 #include "constraint/intersection.h"
 #include "constraint/program.h"
 #include "constraint/regex.h"
@@ -17,7 +18,7 @@ Result<Grammar::Node> separator_node(const std::string& regex, const char* mark,
   std::vector<Program> programs;
   for (const std::string& each : {regex, "[ \\t\\n\\r]*" + std::string(mark) + "[ \\t\\n\\r]*"}) {
     Grammar own;
-    const Result<Grammar::Node> node = parse_regex(each, &own);
+    const Result<Grammar::Node> node = regex_node(each, /*search=*/false, &own, utf8_node);
     if (!node.ok()) return node.status();
     Result<Program> program = compile_program(own, *node);
     if (!program.ok()) return program.status();
