@@ -72,7 +72,8 @@ def description(models: Sequence[str], has_key: bool) -> dict[str, Any]:
         if issubclass(body, NamesModel):
             schema = definitions["$defs"][body.__name__]
             schema["properties"]["model"] = {"enum": list(models)}
-            if len(models) == 1:  # it may be left out
+            if len(models) == 1:  # it may be left out, or be empty
+                schema["properties"]["model"]["enum"] += ["", None]
                 schema["required"] = [name for name in schema["required"] if name != "model"]
     schemas = {**definitions["$defs"], **_ERROR_SCHEMAS, "Answer": _answer()}
     schemas["Object"] = {"type": "object"}
