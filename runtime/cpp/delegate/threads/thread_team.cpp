@@ -1,5 +1,6 @@
 #include "delegate/threads/thread_team.h"
 
+#include <algorithm>
 #include <chrono>
 
 #if defined(__x86_64__) || defined(_M_X64)
@@ -14,6 +15,10 @@ namespace {
 /// A sleeping thread takes about 50 microseconds to wake: spinning for as long is worth it if every
 /// thread has its own core. Otherwise, a spinning thread would keep another from working.
 constexpr int64_t kSpinNanoseconds = 50000;
+/// Where so many waits in a row ended in sleep, others have the cores: until one does not, a thread
+/// spins only as long as it would if the last member were about to arrive.
+constexpr uint32_t kMostMisses = 4;
+constexpr int64_t kShortSpinNanoseconds = 2000;
 /// Reads of the flag between two reads of the clock.
 constexpr int kLooks = 32;
 
@@ -51,17 +56,28 @@ void Barrier::wait() {
     }
     return;
   }
+  if (!spin(round)) sleep(round);
+}
+
+bool Barrier::spin(uint32_t round) {
+  const uint32_t misses = misses_.load(std::memory_order_relaxed);
+  const int64_t most =
+      misses < kMostMisses ? spin_nanoseconds_ : std::min(spin_nanoseconds_, kShortSpinNanoseconds);
   int64_t start = -1;
   while (true) {
     for (int look = 0; look < kLooks; ++look) {
-      if (round_.load(std::memory_order_acquire) != round) return;
+      if (round_.load(std::memory_order_acquire) != round) {
+        if (misses != 0) misses_.store(0, std::memory_order_relaxed);
+        return true;
+      }
       relax();
     }
     const int64_t now = now_nanoseconds();
     if (start < 0) start = now;
-    if (now - start >= spin_nanoseconds_) break;
+    if (now - start >= most) break;
   }
-  sleep(round);
+  misses_.store(misses + 1, std::memory_order_relaxed);
+  return false;
 }
 
 void Barrier::sleep(uint32_t round) {

@@ -12,7 +12,7 @@
 namespace thimble::cpu {
 
 /// A barrier: threads wait until all have arrived. A waiting thread first spins, then sleeps; if
-/// none sleeps, no lock is taken.
+/// none sleeps, no lock is taken. Where others use the cores, it hardly spins.
 class Barrier {
  public:
   /// \param members threads that meet here, at least 1.
@@ -26,7 +26,9 @@ class Barrier {
   void wait();
 
  private:
-  /// Returns once round_ is no longer `round`.
+  /// Waits until round_ is no longer `round`; returns false if that takes too long.
+  bool spin(uint32_t round);
+  /// The same without an end.
   void sleep(uint32_t round);
 
   const uint32_t members_;
@@ -34,6 +36,7 @@ class Barrier {
   alignas(64) std::atomic<uint32_t> arrived_{0};
   alignas(64) std::atomic<uint32_t> round_{0};
   alignas(64) std::atomic<uint32_t> sleepers_{0};
+  std::atomic<uint32_t> misses_{0};  ///< waits of any member that ended in sleep, one after another
   platform::Mutex mutex_;
   platform::ConditionVariable wake_;
 };
