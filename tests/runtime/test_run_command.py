@@ -166,6 +166,15 @@ def test_a_file_with_a_template_chats(cpp_build: Path, chat_pte: Path, cache: Pa
     assert text.stdout != message.stdout
 
 
+@pytest.mark.check
+def test_a_program_of_tensors_cannot_chat(cpp_build: Path, traps_pte: Path, cache: Path) -> None:
+    for more in ((), ("-p", "Hi")):
+        result = run(cache, traps_pte, *more)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"runner: {traps_pte} takes tensors, not text: run it with")
+        assert result.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
