@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from delegates.module import lower_module
 from delegates.op_list.rewrite.folding import BATCH_NORMS
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
-from exporter.module import quantize_convolutions
+from exporter.module import correct_biases, quantize_convolutions
 from exporter.module.fast_path import no_fast_path
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
@@ -100,18 +101,20 @@ def test_norms_are_in_the_weights_of_windows() -> None:
 
 @pytest.mark.check
 def test_zeros_around_what_a_float_convolution_reads(cpp_build: Path) -> None:
-    """XNNPACK would round them to int8, and then fail on the convolution."""
-    layers = torch.nn.Conv2d(4, 8, 3), torch.nn.ZeroPad2d(1), torch.nn.Conv2d(8, 8, 3)
-    module = torch.nn.Sequential(*layers, torch.nn.ZeroPad2d(1), torch.nn.Conv2d(8, 4, 3))
+    """Their integers must be written out: XNNPACK's own rounding fails on the convolution."""
+    padded = torch.nn.Sequential(torch.nn.ZeroPad2d(1), torch.nn.Conv2d(8, 8, 3))
+    layers = torch.nn.Conv2d(4, 8, 3), padded, torch.nn.ZeroPad2d(1), torch.nn.Conv2d(8, 4, 3)
+    module = torch.nn.Sequential(*layers)
     picture = torch.randn(1, 4, 9, 9)
     program = torch.export.export(module.eval().requires_grad_(False), (picture,))
     calibration = [Inputs((picture,))]
     integer = quantize_convolutions.quantize_convolutions(
-        program.run_decompositions({}), ["2"], calibration
+        program.run_decompositions({}), ["1"], calibration
     )
     captured = torch.export.export(integer, (picture,)).run_decompositions({})
     lowered = lower_module(get_delegates("xnnpack"), {"forward": captured}, {}, False)
-    assert lowered.reports["forward"].left == {"constant_pad_nd": 1}  # of the two
+    report = lowered.reports["forward"]
+    assert (report.calls, report.left) == (1, {})
 
 
 @pytest.mark.check
@@ -187,6 +190,29 @@ def test_rounding_moves_no_channel_on_average(monkeypatch: pytest.MonkeyPatch) -
     corrected = moved()
     monkeypatch.setattr(quantize_convolutions, "rounding_weights", lambda _: nullcontext())
     assert corrected < 0.3 * moved()
+
+
+@pytest.mark.check
+def test_convolutions_of_joined_and_padded_pictures(tmp_path: Path, cpp_build: Path) -> None:
+    options = ModuleOptions(SourceName(SOURCE, "make_joining"), tmp_path / "net.pte", "int8")
+    result = export_module(options, Quiet()).methods["forward"]
+    assert result.quantized is not None and result.agreement is not None
+    assert result.quantized.quality.worst_cosine > 0.999 and result.agreement.error < 2e-2
+
+
+def test_what_a_convolution_reads_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not what is pooled before it, which has the same observer."""
+    noted: list[Any] = []
+    monkeypatch.setattr(correct_biases, "_round", lambda *given: noted.append(given[-1]))
+    module, inputs, _, calibration = integers.make_pooling()
+    program = torch.export.export(module.eval(), inputs)
+    quantize_convolutions.quantize_convolutions(program, [], [Inputs((x,)) for x in calibration])
+    first, second = (one.total / one.count for one in noted)
+    with torch.no_grad():
+        pooled = torch.cat([module[:2](x) for x in calibration])
+    read = torch.cat(calibration)
+    assert torch.allclose(first, read.double().mean((0, 2, 3)), atol=1e-6)
+    assert torch.allclose(second, pooled.double().mean((0, 2, 3)), atol=1e-6)
 
 
 def test_few_weights_make_up_for_each_other() -> None:
