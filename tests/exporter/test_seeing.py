@@ -177,8 +177,8 @@ def test_what_sees_is_quantized(
     cosines = (want * have).sum(1) / np.linalg.norm(want, axis=1) / np.linalg.norm(have, axis=1)
     quality = vision["quality"]
     assert quality["rows"] == len(cosines)
-    assert quality["cosine_worst"] == pytest.approx(cosines.min(), abs=0.002)
-    assert quality["cosine_mean"] == pytest.approx(cosines.mean(), abs=0.002)
+    assert quality["cosine_worst"] == pytest.approx(cosines.min(), abs=1e-6)
+    assert quality["cosine_mean"] == pytest.approx(cosines.mean(), abs=1e-6)
     assert quality["cosine_worst"] > least
     seen = "--image", tmp_path / "1.ppm", "-p", "Hm?", "--etdump", tmp_path / "q.etdump"
     assert answer(cpp_build, whole.out, tmp_path, *seen)[0]
