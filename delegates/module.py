@@ -151,11 +151,21 @@ def lower_method(
 
 def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: Path) -> Any:
     """Opens a finished file in a stock runtime (contract.ModuleRun); None if this machine cannot
-    run one of the delegates that it uses."""
+    run one of the delegates that it uses.
+
+    Raises:
+        DelegateError: the runtime refuses it.
+    """
     opened = None
     for name in users:
         delegate: Any = delegates[name]
-        opened = delegate.load_module(path) if hasattr(delegate, "load_module") else None
+        try:
+            opened = delegate.load_module(path) if hasattr(delegate, "load_module") else None
+        except RuntimeError as error:
+            raise DelegateError(
+                f"ExecuTorch cannot load the program for {name} ({str(error).rstrip('.')}); "
+                "nothing was written: use another --delegate, or another --quant."
+            ) from error
         if opened is None:
             return None
     return opened

@@ -126,6 +126,8 @@ def test_help_and_versions(run: Run, tmp_path: Path, command: str) -> None:
             "Invalid value for '--tokenizer': Path",
         ),
         ("exporter some/model --out x.pte", "There is no directory 'some/model', and the hub"),
+        ("exporter some/m.gguf --out x.pte", "some/m.gguf is cut short or damaged"),
+        ("exporter --checkpoint some/m.gguf --explain", "some/m.gguf is cut short or damaged"),
         ("exporter no.py:make --out x.pte", "no.py is not a file; name a Python file, as in no.py"),
         ("exporter no.py:make --explain", "no.py is not a file; name a Python file, as in no.py"),
         ("exporter mod.py --out x.pte", "mod.py is a Python file; name the function in it that"),
@@ -174,6 +176,8 @@ def test_help_and_versions(run: Run, tmp_path: Path, command: str) -> None:
 def test_wrong_arguments(run: Run, tmp_path: Path, command: str, sentence: str) -> None:
     for pipe in ("pipe", "pipe.gguf"):
         os.mkfifo(tmp_path / pipe)
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "m.gguf").write_bytes(GGUF)
     output, errors = run(tmp_path, command)
     assert output == "code 2\nimported\n"
     assert f"Error: {sentence}" in errors

@@ -94,6 +94,7 @@ class OpListPartitioner(Partitioner):
         _tag_positions(exported_program.graph)
         tag_constant_data(exported_program)
         tag_mutated_buffer(exported_program)
+        _leave_rows(calls.ops, values.constants)
         return PartitionResult(exported_program, tags)
 
 
@@ -275,6 +276,13 @@ def _computes(node: Node) -> bool:
         "aten::sym_size",
         "add",
     )
+
+
+def _leave_rows(calls: list[list[Op]], constants: Constants) -> None:
+    """Leaves the buffers outside that ops read as rows, and do not keep as a cache or a state."""
+    for rows in (rows for ops in calls for op in ops for rows in op.reads()):
+        if rows.node is not None and constants.buffer_name(rows.node) is not None:
+            rows.node.meta.pop("delegation_tag", None)
 
 
 def _tag_positions(graph: Graph) -> None:

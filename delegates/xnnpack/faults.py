@@ -2,7 +2,8 @@
 
 Seen with ExecuTorch 1.5.1: exp, maximum, minimum and pools lose a NaN; sqrt, rsqrt, log and ceil
 are wrong at the ends of their range, such as sqrt(inf) = NaN and rsqrt(0) = NaN; sin and cos beyond
-1e38; a bilinear resize steps by the ratio of the sizes where torch steps by 1 / scale_factor.
+1e38; a bilinear resize steps by the ratio of the sizes where torch steps by 1 / scale_factor. Its
+lowering drops copies, and then fails where a call gives back one value twice.
 """
 
 from collections.abc import Collection, Iterable
@@ -33,6 +34,7 @@ _ALWAYS = {
 }
 _POOLS = ("avg_pool2d", "max_pool2d", "max_pool2d_with_indices")
 _BILINEAR = "upsample_bilinear2d"
+_COPIES = ("clone", "_clone_dim_order")
 
 
 def fault(node: Node, program: ExportedProgram, odd: Collection[str]) -> str | None:
@@ -52,6 +54,8 @@ def fault(node: Node, program: ExportedProgram, odd: Collection[str]) -> str | N
         return _FAILS
     if name in _POOLS and may_be_nan(node.args[0], program, odd):
         return _NAN
+    if name in _COPIES and _is_returned(node) and _is_returned_elsewhere(node):
+        return "XNNPACK gives back no value twice"
     if name == _BILINEAR and not _steps_by_sizes(node):
         return "XNNPACK steps by the ratio of the sizes, not by 1 / scale_factor"
     return None
@@ -61,6 +65,25 @@ def is_empty(node: Node) -> bool:
     """Whether a node or one of its inputs has no numbers."""
     values = [one.meta.get("val") for one in (node, *node.all_input_nodes)]
     return any(isinstance(one, torch.Tensor) and 0 in one.shape for one in values)
+
+
+def _is_returned(node: Node) -> bool:
+    return any(user.op == "output" for user in node.users)
+
+
+def _is_returned_elsewhere(copy: Node) -> bool:
+    """Whether what is copied, or another copy of it, is returned as well."""
+    source: Any = copy
+    while _is_copy(source):
+        source = source.args[0]
+    same = [source]
+    for one in same:
+        same += filter(_is_copy, one.users)
+    return any(one is not copy and _is_returned(one) for one in same)
+
+
+def _is_copy(node: Node) -> bool:
+    return node.op == "call_function" and operator_name(node) in _COPIES
 
 
 def _steps_by_sizes(node: Node) -> bool:

@@ -1,6 +1,7 @@
 """Values that must not be empty, for a shell passes "" where a variable is not set, or must be
 UTF-8."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,8 @@ def require_utf8(text: str, name: str) -> str:
 
 
 class FilledPath(click.Path):
-    """A path; "-" is none, which stands for a stream in other programs.
+    """A path; "-" is none, which stands for a stream in other programs, and a ~ that the shell has
+    left, as of --out=~/m.pte, is the home directory.
 
     Args:
         advice: as for `FilledText`.
@@ -82,7 +84,7 @@ class FilledPath(click.Path):
         text = _filled(value, param, self._advice)
         if text == "-":
             raise click.UsageError(f"{_name(param)} is -, which is not a file; {self._advice}.")
-        return super().convert(text, param, ctx)
+        return super().convert(os.path.expanduser(text), param, ctx)
 
 
 def _name(param: click.Parameter | None) -> str:

@@ -4,7 +4,7 @@ The export makes each of these checks again where it uses the value.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from delegates import check_delegate
@@ -13,6 +13,7 @@ from exporter.catalogue.model_config import known_directory, known_spec
 from exporter.catalogue.names import check_checkpoint, check_model, preset_name
 from exporter.catalogue.seeing import require_seeing
 from exporter.catalogue.weight_files import check_headers, check_model_directory, check_model_file
+from exporter.commands.request import Request
 from exporter.errors import ExportError
 from exporter.file.replacing import check_endings, check_outputs
 from exporter.plan.lengths import check_lengths
@@ -70,21 +71,20 @@ def check_config(
     check_lengths(spec, context, context if max_seq_len is None else max_seq_len)
 
 
-def check_vision(
-    model: str | None,
-    checkpoint: str | None,
-    delegate: str,
-    vision: bool,
-    given: Mapping[str, object],
-) -> None:
+def check_vision(request: Request) -> None:
     """Raises ExportError, as `require_seeing`, if a model's config is known and has nothing that
     an option is about."""
-    source = model if checkpoint is None else checkpoint
+    source = request.model if request.checkpoint is None else request.checkpoint
     if source is None:
         return
-    directory = known_directory(source, preset_name(source) if checkpoint is None else None)
+    preset = preset_name(source) if request.checkpoint is None else None
+    directory = known_directory(source, preset)
     if directory is not None:
-        require_seeing(directory, delegate, vision, given)
+        sees = {
+            "--vision-quant": request.vision_quant,
+            "--calibration-images": request.calibration_images,
+        }
+        require_seeing(directory, request.delegate, not request.no_vision, sees)
 
 
 def check_file(

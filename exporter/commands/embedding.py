@@ -48,9 +48,9 @@ def names_encoder(request: Request) -> bool:
     named = _named(request)
     if named is None:
         return False
-    directory = Path(named).expanduser()
-    if directory.is_dir() or not is_hub_id(named):
-        return directory.is_dir() and is_encoder(directory)
+    path = Path(named).expanduser()
+    if path.exists() or not is_hub_id(named):
+        return path.is_dir() and is_encoder(path)
     with nothing_to_clean_up():
         from exporter.catalogue.hub import download_configs
 

@@ -14,6 +14,7 @@ from exporter.commands.checks import (
     check_file,
     check_files,
     check_source,
+    check_vision,
     check_weights,
 )
 from exporter.commands.request import Request
@@ -54,6 +55,9 @@ def run_explain(request: Request) -> None:
             max_context_len=request.max_context_len,
             max_seq_len=request.max_seq_len,
             delegate=request.delegate,
+            vision=not request.no_vision,
+            vision_scheme=request.chosen_vision_scheme(),
+            calibration_images=request.calibration_images,
             imatrix=request.imatrix,
         )
         return explain_export(options, display)
@@ -83,9 +87,11 @@ def _check(request: Request, json_file: Path | None) -> None:
         check_given_lengths(request.max_context_len, request.max_seq_len)
         check_source(request.model, request.checkpoint)
         request.chosen_scheme()
+        request.chosen_vision_scheme()
         check_files(request.model, request.checkpoint, request.adapter)
         lengths = request.max_context_len, request.max_seq_len
         check_config(request.model, request.checkpoint, *lengths)
+        check_vision(request)
         check_weights(request.model, request.checkpoint)
 
 

@@ -24,12 +24,10 @@ from exporter.commands.request import Request
 from exporter.commands.summary import megabytes, show_kernels, show_unchecked, summarize
 from exporter.commands.working import checking, importing, working
 from exporter.errors import ExportError
-from exporter.module.window_scheme import require_window_scheme
 from exporter.plan.given_lengths import check_given_lengths
 from exporter.tokenizer.source import find_tokenizer
 from quant.budget.bounds import require_spreadable
 from quant.measure.format_numbers import with_error
-from quant.scheme import Scheme
 
 if TYPE_CHECKING:
     from delegates import DelegationReport
@@ -78,7 +76,7 @@ def run_export(request: Request, out: Path) -> None:
             max_seq_len=request.max_seq_len,
             delegate=request.delegate,
             vision=not request.no_vision,
-            vision_scheme=_vision_scheme(request),
+            vision_scheme=request.chosen_vision_scheme(),
             calibration_images=request.calibration_images,
             etrecord=request.etrecord,
             cache=None if request.no_cache else request.cache or default_directory(),
@@ -92,13 +90,6 @@ def run_export(request: Request, out: Path) -> None:
     summarize(out, lambda: _show(result, request.etrecord, request.layer_errors, seconds))
 
 
-def _vision_scheme(request: Request) -> Scheme | None:
-    if request.vision_quant is None:
-        return None
-    require_window_scheme(request.vision_quant, "--vision-quant", "what sees")
-    return Scheme(request.vision_quant)
-
-
 def _check(request: Request, out: Path) -> None:
     """Exits with 2 if an option is not valid."""
     with checking():
@@ -107,7 +98,7 @@ def _check(request: Request, out: Path) -> None:
             raise ExportError("--vad is for models that hear, which this is not: leave it out.")
         check_given_lengths(request.max_context_len, request.max_seq_len)
         check_source(request.model, request.checkpoint)
-        _vision_scheme(request)  # refuses what is not
+        request.chosen_vision_scheme()  # refuses what is not
         has_budget = request.bits is not None or request.max_size is not None
         request.check(has_budget)
         if has_budget:
@@ -120,12 +111,7 @@ def _check(request: Request, out: Path) -> None:
         check_files(request.model, request.checkpoint, request.adapter)
         lengths = request.max_context_len, request.max_seq_len
         check_config(request.model, request.checkpoint, *lengths)
-        sees = {
-            "--vision-quant": request.vision_quant,
-            "--calibration-images": request.calibration_images,
-        }
-        source = request.model, request.checkpoint
-        check_vision(*source, request.delegate, not request.no_vision, sees)
+        check_vision(request)
         check_weights(request.model, request.checkpoint)
 
 

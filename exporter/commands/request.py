@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.command_line.quantization import Quantization
+from exporter.module.window_scheme import require_window_scheme
+from quant.scheme import Scheme
 
 
 @dataclass(frozen=True)
@@ -35,3 +37,14 @@ class Request(Quantization):
     sign: Path | None
     sign_file: Path | None
     inspect: Path | None
+
+    def chosen_vision_scheme(self) -> Scheme | None:
+        """Returns the scheme of what sees; None: not given.
+
+        Raises:
+            ExportError: what sees cannot have it.
+        """
+        if self.vision_quant is None:
+            return None
+        require_window_scheme(self.vision_quant, "--vision-quant", "what sees")
+        return Scheme(self.vision_quant)

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from exporter.errors import ExportError
 from exporter.module.samples import Sample, with_nans
 from exporter.module.signature import Signature
-from exporter.module.source import Made, failure
+from exporter.module.source import Inputs, Made, failure
 from exporter.module.state import state_kept
 
 Run = Callable[[Sequence[Tensor]], Sequence[Tensor]]
@@ -55,7 +55,8 @@ class ModuleAgreement:
 
 @torch.no_grad()
 def references(run: Callable[..., Any], owner: nn.Module, sample: Sample) -> list[list[Tensor]]:
-    """Returns what a module computes in each call of a sample; the state, the owner's, stays.
+    """Returns what a module computes in each call of a sample; the state, the owner's, stays. Where
+    it takes the usual strides alone, as a view does, they are what the file gives it.
 
     Raises:
         ExportError: the module fails; the sentence has its line.
@@ -64,10 +65,21 @@ def references(run: Callable[..., Any], owner: nn.Module, sample: Sample) -> lis
     with state_kept(owner):
         for inputs in sample.calls:
             try:
-                outputs.append([leaf.clone() for leaf in tree_leaves(inputs.call(run))])
+                outputs.append([leaf.clone() for leaf in tree_leaves(_call(run, inputs))])
             except Exception as error:
                 raise failure(f"The module fails on {sample.title}", error) from error
     return outputs
+
+
+def _call(run: Callable[..., Any], inputs: Inputs) -> Any:
+    try:
+        return inputs.call(run)
+    except RuntimeError:
+        leaves = inputs.leaves()
+        usual = [leaf.clone(memory_format=torch.contiguous_format) for leaf in leaves]
+        if all(x.stride() == y.stride() for x, y in zip(leaves, usual, strict=True)):
+            raise
+        return inputs.with_leaves(usual).call(run)
 
 
 def compare(

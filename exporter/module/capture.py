@@ -91,9 +91,18 @@ def check_nothing_is_random(program: ExportedProgram) -> None:
 def check_sizes_are_bounded(program: ExportedProgram) -> None:
     """
     Raises:
-        ExportError: a size depends on numbers, and nothing says how large it can become.
+        ExportError: nothing says how large a size can become, which an input has or which depends
+            on numbers.
     """
     ranges = program.range_constraints
+    for node in program.graph.find_nodes(op="placeholder"):
+        for index, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
+            free = () if isinstance(size, int) else size.node.expr.free_symbols
+            if any(symbol in ranges and ranges[symbol].upper == int_oo for symbol in free):
+                raise ExportError(
+                    f"Size {index} of the input {node.name} has no largest value, but memory is "
+                    f"planned before: give one, for example Dim({node.name!r}, max=64)."
+                )
     for node in program.graph.nodes:
         free = free_unbacked_symbols(node.meta.get("val"))
         if any(symbol in ranges and ranges[symbol].upper == int_oo for symbol in free):

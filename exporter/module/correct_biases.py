@@ -4,7 +4,6 @@ average (Nagel et al., 2019): thin layers, as depthwise ones, are off by as much
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,50 +17,67 @@ _aten = torch.ops.aten
 _CONVOLUTIONS = _aten.conv1d.default, _aten.conv2d.default
 
 
-@dataclass
-class _Seen:
-    """Of a convolution's input: the mean by channel, and the products of those that are thin."""
+class _Noting(nn.Module):
+    """Passes a convolution's input on, and notes the mean by channel, and the products of a thin
+    one. The observer there cannot tell: others may share it, such as a pooling's before and behind.
+    """
 
-    products: Products | None
-    total: Tensor | None = None
-    count: int = 0
+    def __init__(self, products: Products | None) -> None:
+        super().__init__()
+        self.products = products
+        self.total: Tensor | None = None
+        self.count = 0
 
-    def add(self, x: Tensor) -> None:
+    def forward(self, x: Tensor) -> Tensor:
         sums = x.double().sum([dim for dim in range(x.dim()) if dim != 1])
         self.total = sums if self.total is None else self.total + sums
         self.count += x.numel() // x.shape[1]
         if self.products is not None:
             self.products.add(x)
+        return x
 
 
 @contextmanager
 def rounding_weights(prepared: GraphModule) -> Iterator[None]:
     """Within it, a module that PT2E has prepared is calibrated; at the end, its weights are rounded
     and its biases moved."""
-    seen: dict[Node, _Seen] = {}
-    handles = []
-    for node in prepared.graph.nodes:
-        observer = _observer(prepared, node.args[0]) if node.target in _CONVOLUTIONS else None
-        if observer is not None and _observer(prepared, node.args[1]) is not None:
-            one = seen[node] = _Seen(_products(prepared, node))
-            handles.append(observer.register_forward_hook(_noting(one)))
+    seen: dict[Node, _Noting] = {}
+    for node in list(prepared.graph.nodes):
+        is_observed = node.target in _CONVOLUTIONS and all(
+            _observer(prepared, node.args[index]) is not None for index in (0, 1)
+        )
+        if is_observed:
+            seen[node] = _Noting(_products(prepared, node))
+            _note(prepared, node, seen[node])
+    prepared.recompile()
     try:
         yield
     finally:
-        for handle in handles:
-            handle.remove()
+        for node in seen:
+            _note_no_more(prepared, node)
+        prepared.recompile()
     read_by = Counter(_bias_name(node) for node in seen)
     for node, one in seen.items():
         if one.total is not None and read_by[_bias_name(node)] == 1:
             _round(prepared, node, one)
 
 
+def _note(prepared: GraphModule, node: Node, noting: _Noting) -> None:
+    name = f"noting_{node.name}"
+    prepared.add_submodule(name, noting)
+    with prepared.graph.inserting_before(node):
+        node.update_arg(0, prepared.graph.call_module(name, (node.args[0],)))
+
+
+def _note_no_more(prepared: GraphModule, node: Node) -> None:
+    noted: Any = node.args[0]
+    node.update_arg(0, noted.args[0])
+    prepared.graph.erase_node(noted)
+    prepared.delete_submodule(str(noted.target))
+
+
 def _bias_name(node: Node) -> str:
     return str(getattr(node.args[2], "target", "")) if len(node.args) > 2 else ""
-
-
-def _noting(seen: _Seen) -> Any:
-    return lambda _, args, output: seen.add(output)
 
 
 def _products(prepared: GraphModule, node: Node) -> Products | None:
@@ -92,7 +108,7 @@ def _observer(prepared: GraphModule, node: Any) -> Any:
     return prepared.get_submodule(str(node.target)) if is_part else None
 
 
-def _round(prepared: GraphModule, node: Node, seen: _Seen) -> None:
+def _round(prepared: GraphModule, node: Node, seen: _Noting) -> None:
     observer: Any = _observer(prepared, node.args[1])
     observed: Any = node.args[1]
     weight = _tensor(prepared, observed.args[0])

@@ -23,7 +23,7 @@ from exporter.module.quantize_linears import (
     quantize_linears,
     with_read_weights,
 )
-from exporter.module.source import Inputs, Made, failure
+from exporter.module.source import Inputs, Made, failure, flat_shapes
 from exporter.module.state import state_kept
 from quant.progress import Progress
 
@@ -185,9 +185,8 @@ def _integers(
     kwargs = dict(made.inputs.kwargs)
     try:
         with state_kept(converted):
-            captured = export(
-                converted, made.inputs.args, kwargs or None, dynamic_shapes=made.dynamic_shapes
-            )
+            shapes = flat_shapes(made)
+            captured = export(converted, made.inputs.args, kwargs or None, dynamic_shapes=shapes)
     except Exception as error:
         raise failure("The quantized module cannot be captured", error) from error
     return keep_inputs(captured.run_decompositions({})), converted
@@ -231,7 +230,8 @@ def _note(
     texts = []
     if not made.calibration:
         texts.append(
-            "Calibrated on the example alone; return calibration inputs for better ranges."
+            "Calibrated on the example, and quality is measured there too: return calibration "
+            "inputs for better ranges and a fair measure."
         )
     reasons = {**fixed, f"{quant} changes most there": kept}
     texts += [

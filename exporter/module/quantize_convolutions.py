@@ -16,8 +16,7 @@ from exporter.module.state import state_kept
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
 _aten = torch.ops.aten
-# Integers of branches with one scale lose those of the smaller ones.
-_FLOAT = (_aten.cat.default, _aten.linear.default, _aten.mul.Tensor)
+_FLOAT = (_aten.linear.default, _aten.mul.Tensor)
 
 # Of a weight. The quantizer's own, 2^-12, leaves few levels to channels of small weights; with a
 # much smaller one the integers of their biases would overflow.
@@ -57,9 +56,22 @@ def quantize_convolutions(
     weight = replace(config.weight, observer_or_fake_quant_ctr=least)
     quantizer.set_global(replace(config, weight=weight))
     quantizer.set_filter_function(_is_integer(left))
+    # Integers of branches with one scale lose those of the smaller ones, and what the quantizer
+    # knows of "cat" asks no filter.
+    quantizer.SUPPORTED_PATTERNS = [
+        pattern for pattern in XNNPACKQuantizer.SUPPORTED_PATTERNS if pattern.name != "cat"
+    ]
     # What XNNPACK fuses into a convolution has this name there.
     program = program.run_decompositions({_aten.relu6.default: _relu6})
-    with patch.object(xnnpack_quantizer_utils, "is_relu_node", _is_fused):
+    shares = xnnpack_quantizer_utils._is_share_obs_or_fq_op
+    with (
+        patch.object(xnnpack_quantizer_utils, "is_relu_node", _is_fused),
+        patch.object(
+            xnnpack_quantizer_utils,
+            "_is_share_obs_or_fq_op",
+            lambda target: target == _aten.pad.default or shares(target),
+        ),
+    ):
         prepared: Any = prepare_pt2e(program.module(), quantizer)
     # Observers, which are buffers too, keep what they see.
     changed = set(program.graph_signature.buffers_to_mutate.values())

@@ -129,7 +129,36 @@ def _read(where: str, made: Any) -> Made:
         _read_inputs(where, module, sample, f"calibration[{index}]")
         for index, sample in enumerate(parts.get("calibration") or ())
     ]
-    return Made(module, inputs, parts.get("dynamic_shapes"), calibration)
+    shapes = _of_variable_arguments(module, inputs, parts.get("dynamic_shapes"))
+    return Made(module, inputs, shapes, calibration)
+
+
+def _of_variable_arguments(module: nn.Module, inputs: Inputs, shapes: Any) -> Any:
+    """Returns dynamic_shapes of one item for each input as torch.export takes them of `*args`: as
+    a tuple of their own."""
+    first = _first_variable(module)
+    if first is None or not isinstance(shapes, tuple | list) or len(shapes) != len(inputs.args):
+        return shapes
+    rest = shapes[first:]
+    is_nested = len(rest) == 1 and isinstance(rest[0], tuple | list)
+    return shapes if is_nested else (*shapes[:first], tuple(rest))
+
+
+def flat_shapes(made: Made) -> Any:
+    """Returns the dynamic_shapes of what torch.export made of a module: it takes those of `*args`
+    one by one."""
+    first, shapes = _first_variable(made.module), made.dynamic_shapes
+    if first is None or not isinstance(shapes, tuple | list):
+        return shapes
+    return (*shapes[:first], *(item for rest in shapes[first:] for item in rest))
+
+
+def _first_variable(module: nn.Module) -> int | None:
+    """The place of the first of `*args`, if `forward` takes such."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    kinds = [parameter.kind for parameter in parameters]
+    variable = inspect.Parameter.VAR_POSITIONAL
+    return kinds.index(variable) if variable in kinds else None
 
 
 def failure(what: str, error: BaseException) -> ExportError:

@@ -132,7 +132,7 @@ def read_tokens(
 
 def encoded(path: str | os.PathLike[str]) -> bytes:
     try:
-        encoded = os.fsencode(path)
+        encoded = os.fsencode(os.path.expanduser(path))
     except (TypeError, UnicodeEncodeError):
         raise RunnerError(f"a file's name is {shown(path)}, but must be a path") from None
     if b"\0" in encoded:

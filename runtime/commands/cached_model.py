@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -44,13 +44,10 @@ def exported(model: str, quant: str, chat_template: Path | None, quiet: bool) ->
     """
     out = models_directory() / _file_name(model, quant, chat_template)
     if out.exists():
-        from exporter.file.pte import verify  # here: it imports NumPy
-
-        try:
-            verify(out, everything=True)
+        damage = _damage(out)
+        if damage is None:
             return out
-        except ExportError as error:
-            click.echo(f"{str(error).partition(';')[0]}: exporting {model} again", err=True)
+        click.echo(f"{damage}: exporting {model} again", err=True)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -67,7 +64,41 @@ def exported(model: str, quant: str, chat_template: Path | None, quiet: bool) ->
             said.seek(0)
             sys.stderr.write(said.read().decode(errors="replace"))
             sys.exit(code)
+    _keep_as_checked(out)
     return out
+
+
+def _damage(file: Path) -> str | None:
+    """What is wrong with a file; None if nothing, or if it is the one that was last checked: to
+    read one of 4.5 GB takes more than a second."""
+    try:
+        if _checked(file).read_text() == _stamp(file):
+            return None
+    except OSError:
+        pass
+    from exporter.file.pte import verify  # here: it imports NumPy
+
+    try:
+        verify(file, everything=True)
+    except ExportError as error:
+        return str(error).partition(";")[0]
+    _keep_as_checked(file)
+    return None
+
+
+def _keep_as_checked(file: Path) -> None:
+    with suppress(OSError):  # then it is checked again
+        _checked(file).write_text(_stamp(file))
+
+
+def _checked(file: Path) -> Path:
+    return file.with_suffix(".checked")
+
+
+def _stamp(file: Path) -> str:
+    """What a change of the file changes too."""
+    fact = file.stat()
+    return f"{fact.st_size} {fact.st_mtime_ns} {fact.st_ino}"
 
 
 def _run(command: list[str], output: IO[bytes] | IO[str]) -> int:

@@ -111,7 +111,7 @@ def run_command(
     arguments = [*_prompt(prompt, prompt_file), *(["--quiet"] if quiet else []), *options]
     if not complete and not _OTHER_MODES & _names(options):
         template = _template(file)
-        if template.startswith("compiled"):
+        if template is None or template.startswith("compiled"):
             arguments.append("--chat")
         else:
             is_asked = prompt is not None or prompt_file is not None
@@ -193,15 +193,18 @@ def _prompt(prompt: str | None, prompt_file: str | None) -> Sequence[str]:
     return [] if prompt is None else ["-p", prompt]
 
 
-def _template(file: Path) -> str:
-    """What the file tells of its chat template; empty if nothing."""
+def _template(file: Path) -> str | None:
+    """What the file tells of its chat template; empty if nothing, None if its model is of no
+    language: the runner says which it is."""
     from exporter.file.pte import read_report
 
     try:
         model = read_report(file).get("model")
     except ExportError:  # written by another exporter; the runner says what it thinks of it
         return ""
-    return str(model.get("chat_template") or "") if isinstance(model, dict) else ""
+    if not isinstance(model, dict) or "task" in model:
+        return None
+    return str(model.get("chat_template") or "")
 
 
 def _list_models() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -16,7 +16,22 @@ from runtime.server.gate import routes_of
 from runtime.server.requests import NamesModel
 
 _MOST_TEXTS = 2048  # of a request, as OpenAI has it
-Texts = str | Annotated[list[str], Field(min_length=1, max_length=_MOST_TEXTS)]
+
+
+def _refuse_tokens(value: object) -> object:
+    first = value[0] if isinstance(value, list) and value else None
+    if isinstance(first, int | list) and not isinstance(first, bool):
+        raise ValueError(
+            "send texts, for tokens of OpenAI's models are not this model's; LangChain's "
+            "OpenAIEmbeddings does so with check_embedding_ctx_length=False"
+        )
+    return value
+
+
+Texts = Annotated[
+    str | Annotated[list[str], Field(min_length=1, max_length=_MOST_TEXTS)],
+    BeforeValidator(_refuse_tokens),
+]
 
 
 class EmbeddingRequest(NamesModel):

@@ -36,7 +36,7 @@ UNSUPPORTED: dict[str, object] = {
             *("reasoning_in_content", "repetition_detection", "return_tokens_as_token_ids"),
             *("samplers", "stop_token_ids", "structural_tag", "t_max_predict_ms", "top_a"),
             *("top_logprobs", "truncate_prompt_tokens", "use_beam_search", "watermarking"),
-            *("web_search_options", "whitespace_pattern", "guided_whitespace_pattern"),
+            *("whitespace_pattern", "guided_whitespace_pattern"),
             *("suffix", "vllm_xargs"),
         ),
         None,
@@ -60,6 +60,7 @@ UNSUPPORTED: dict[str, object] = {
     "thinking_token_budget": -1,
     "top_n_sigma": -1,
     "typ_p": 1,
+    "web_search_options": (),  # an empty object asks for a search
 }
 # The same of the other paths, whose own APIs refuse what chat completions obey.
 UNSUPPORTED_BESIDE_CHATS: dict[str, object] = {

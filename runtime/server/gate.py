@@ -8,6 +8,7 @@ import math
 import re
 import textwrap
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import ValidationError
@@ -147,7 +148,8 @@ class Gate:
     async def models(self, request: Request) -> Response:
         self.check_key(request)
         data = [_model_object(place.served) for place in self._shelf.places]
-        return JSONResponse({"object": "list", "data": data})
+        ends = {"has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
+        return JSONResponse({"object": "list", "data": data, **ends})
 
     async def one_model(self, request: Request) -> Response:
         self.check_key(request)
@@ -292,11 +294,16 @@ class Gate:
 
 
 def _model_object(served: ServedModel) -> dict[str, Any]:
+    """A model as OpenAI's clients read it, and Anthropic's."""
+    seconds = int(served.file_time)
     return {
         "id": served.name,
         "object": "model",
-        "created": int(served.file_time),
+        "created": seconds,
         "owned_by": "thimble",
+        "type": "model",
+        "display_name": served.name,
+        "created_at": datetime.fromtimestamp(seconds, UTC).isoformat(),
         "capabilities": served.capabilities,  # not OpenAI's
     }
 

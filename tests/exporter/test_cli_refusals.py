@@ -373,6 +373,10 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
             ["llama3", "--out", "x.pte", "--no-vision"],
             "Error: --no-vision has no effect, as this model reads no pictures: leave it out.",
         ),
+        (
+            ["llama3", "--explain", "--no-vision"],
+            "Error: --no-vision has no effect, as this model reads no pictures: leave it out.",
+        ),
         (["llama3", "--quantize"], "Error: No such option '--quantize'."),
         (["llama3", "--group-size", "x"], "Error: Invalid value for '--group-size': 'x' is not"),
         ([""], "Error: MODEL is empty; name a model such as llama3, or leave it out."),

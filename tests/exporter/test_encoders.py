@@ -89,9 +89,13 @@ def test_the_runner_prints_a_line_for_each_line(float_pte: Path, cpp_build: Path
     printed = [[float(number) for number in line.split()] for line in outcome.stdout.splitlines()]
     with Embedder(float_pte) as embedder:
         assert np.array_equal(np.array(printed, np.float32), embedder.encode(TEXTS))
-    assert outcome.stderr.endswith("rows of 48 numbers; 1 were cut to 20 tokens\n")
+    cut = "runner: 1 of the texts had more than 20 tokens, and was cut\n"
+    assert outcome.stderr.endswith(f" texts of 54 tokens, rows of 48 numbers\n{cut}")
+    quiet = subprocess.run([*command, "--quiet"], input=lines, capture_output=True, text=True)
+    assert (quiet.stdout, quiet.stderr) == (outcome.stdout, cut)
     alone = subprocess.run([*command, "-p", TEXTS[0]], capture_output=True, text=True)
     assert alone.stdout == outcome.stdout.splitlines(keepends=True)[0]
+    assert "runner: 1 text of " in alone.stderr
 
 
 @pytest.mark.check

@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch.nn import functional
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
-from exporter.module import quantize_convolutions
+from exporter.module import correct_biases, quantize_convolutions
 from exporter.module.fast_path import no_fast_path
 from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
@@ -125,6 +126,29 @@ def test_rounding_moves_no_channel_on_average(monkeypatch: pytest.MonkeyPatch) -
     corrected = moved()
     monkeypatch.setattr(quantize_convolutions, "rounding_weights", lambda _: nullcontext())
     assert corrected < 0.3 * moved()
+
+
+@pytest.mark.check
+def test_convolutions_of_joined_and_padded_pictures(tmp_path: Path, cpp_build: Path) -> None:
+    options = ModuleOptions(SourceName(SOURCE, "make_joining"), tmp_path / "net.pte", "int8")
+    result = export_module(options, Quiet()).methods["forward"]
+    assert result.quantized is not None and result.agreement is not None
+    assert result.quantized.quality.worst_cosine > 0.999 and result.agreement.error < 2e-2
+
+
+def test_what_a_convolution_reads_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not what is pooled before it, which has the same observer."""
+    noted: list[Any] = []
+    monkeypatch.setattr(correct_biases, "_round", lambda *given: noted.append(given[-1]))
+    module, inputs, _, calibration = integers.make_pooling()
+    program = torch.export.export(module.eval(), inputs)
+    quantize_convolutions.quantize_convolutions(program, [], [Inputs((x,)) for x in calibration])
+    first, second = (one.total / one.count for one in noted)
+    with torch.no_grad():
+        pooled = torch.cat([module[:2](x) for x in calibration])
+    read = torch.cat(calibration)
+    assert torch.allclose(first, read.double().mean((0, 2, 3)), atol=1e-6)
+    assert torch.allclose(second, pooled.double().mean((0, 2, 3)), atol=1e-6)
 
 
 def test_few_weights_make_up_for_each_other() -> None:

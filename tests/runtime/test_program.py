@@ -178,6 +178,15 @@ def test_what_is_no_path(cpp_build: Path, kind: Any) -> None:
         kind(None)
 
 
+def test_a_path_in_the_home_directory(
+    cpp_build: Path, stories_pte: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "stories.pte").symlink_to(stories_pte)
+    with pytest.raises(RunnerError, match="stories.pte is a language model, which takes a prompt"):
+        Program("~/stories.pte")
+
+
 def test_half_of_a_surrogate_pair_and_what_is_no_list() -> None:
     with pytest.raises(RunnerError, match="the prompt has half of a surrogate pair at character 2"):
         utf8_of("the prompt", "x\ud800")

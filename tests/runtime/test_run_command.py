@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -134,6 +135,27 @@ def test_a_damaged_export_is_made_again(
     assert len(runs) == 4 and capsys.readouterr().err == ""
 
 
+def test_a_large_export_is_checked_once(
+    stories_pte: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THIMBLE_CACHE", str(tmp_path))
+    monkeypatch.setattr(cached_model, "_run", lambda *_: pytest.fail("it is there"))
+    file = cached_model.models_directory() / cached_model._file_name("llama3", "rtn4", None)
+    file.parent.mkdir()
+    shutil.copy(stories_pte, file)
+    reads: list[Path] = []
+
+    def count(path: Path, everything: bool) -> list[Any]:
+        reads.append(path)
+        return verify(path, everything)
+
+    monkeypatch.setattr("exporter.file.pte.verify", count)
+    for touched in (1, 1, 2):
+        os.utime(file, ns=(touched, touched))
+        assert cached_model.exported("llama3", "rtn4", None, quiet=True) == file
+    assert reads == [file, file]  # again only where the file is another
+
+
 def test_a_file_with_a_template_chats(cpp_build: Path, chat_pte: Path, cache: Path) -> None:
     options = ("-n", "6", "--temperature", "0")
     message = run(cache, chat_pte, *options, "--quiet", "-p", "Hello")
@@ -142,6 +164,15 @@ def test_a_file_with_a_template_chats(cpp_build: Path, chat_pte: Path, cache: Pa
     assert lines.returncode == 0 and lines.stdout == message.stdout
     text = run(cache, chat_pte, *options, "--quiet", "--complete", "-p", "Hello")
     assert text.stdout != message.stdout
+
+
+@pytest.mark.check
+def test_a_program_of_tensors_cannot_chat(cpp_build: Path, traps_pte: Path, cache: Path) -> None:
+    for more in ((), ("-p", "Hi")):
+        result = run(cache, traps_pte, *more)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"runner: {traps_pte} takes tensors, not text: run it with")
+        assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

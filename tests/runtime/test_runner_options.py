@@ -227,6 +227,7 @@ def test_a_file_that_is_named_twice(runner: Path, tmp_path: Path) -> None:
         result = run(runner, str(model), "-p", "Once", *more)
         assert result.returncode == 2
         assert result.stderr == (
-            f"runner: {more[-1]} is named twice: give each output a file of its own\n"
+            f"runner: {more[-1]} is named twice: give each output a file of its own, which is "
+            "no input\n"
         )
     assert model.read_bytes() == b"as it was" and not (tmp_path / "new").exists()

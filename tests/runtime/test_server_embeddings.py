@@ -58,7 +58,9 @@ def test_rows_by_openais_client(encoding: str | None, model: Path, server: Serve
     ("fields", "sentence"),
     [
         ({"input": []}, "input must be a list of length 1 or more"),
-        ({"input": [[1, 2]]}, "input.0 must be a string"),
+        ({"input": [[1, 2]]}, "input: send texts, for tokens of OpenAI's models"),
+        ({"input": [1, 2]}, "input: send texts, for tokens of OpenAI's models"),
+        ({"input": [True]}, "input.0 is true, but must be a string"),
         ({"input": "a", "dimensions": 8}, "dimensions is not supported"),
         ({"input": "a", "prompt_name": "other"}, "the model has no prompt 'other'"),
         ({"input": "a", "encoding_format": "x"}, 'encoding_format is "x", but must be'),

@@ -74,6 +74,11 @@ def test_models_are_known_before_they_are_loaded(server: Server, pte: Path) -> N
     assert [model.id for model in server.client().models.list()] == ["one", "two", "rows"]
     changed = server.client().models.retrieve("two").created
     assert changed == int(pte.stat().st_mtime)
+    listed = anthropic.Anthropic(base_url=server.address, api_key="x").models.list()
+    assert [(model.type, model.display_name) for model in listed] == [
+        ("model", name) for name in ("one", "two", "rows")
+    ]
+    assert listed.data[1].created_at.timestamp() == changed and not listed.has_more
     llama = ollama.Client(server.address)
     assert [model.model for model in llama.list().models] == [
         "one:latest",

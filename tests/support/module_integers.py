@@ -84,3 +84,28 @@ def nan_calibration() -> tuple[object, ...]:
 def make_attending() -> tuple[nn.Module, tuple[Tensor, ...]]:
     torch.manual_seed(0)
     return nn.Sequential(Block(32, 2)), (torch.randn(1, 150, 32),)
+
+
+class Joining(nn.Module):
+    """Convolutions of what others have joined, padded and pooled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = (nn.Conv2d(3, count, 3, padding=1) for count in (8, 5))
+        self.thin = nn.Conv2d(13, 13, 3, padding=1, groups=13)
+        self.after = nn.Conv2d(13, 4, 3)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        joined = torch.cat([F.relu(self.left(picture)), self.right(picture) * 0.01], 1)
+        return self.after(F.max_pool2d(F.pad(self.thin(joined), (1, 1, 1, 1)), 2))
+
+
+def make_joining() -> tuple[nn.Module, tuple[Tensor, ...], None, list[Tensor]]:
+    torch.manual_seed(0)
+    return Joining(), (picture(1, seed=0),), None, [picture(1, seed) for seed in range(1, 7)]
+
+
+def make_pooling() -> tuple[nn.Sequential, tuple[Tensor, ...], None, list[Tensor]]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.MaxPool2d(2), nn.Conv2d(8, 4, 3))
+    return net, (picture(1, seed=0),), None, [picture(1, seed) for seed in range(1, 7)]

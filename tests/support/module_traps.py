@@ -166,6 +166,10 @@ def unbounded() -> object:
     return Refused("unbounded"), torch.randn(2, 3)
 
 
+def without_end() -> object:
+    return Refused(""), torch.randn(2, 3), ({1: Dim.AUTO, 0: Dim("batch")},)
+
+
 def rrelu() -> object:
     return Refused("rrelu"), torch.randn(2, 3)
 

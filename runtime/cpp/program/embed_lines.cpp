@@ -52,18 +52,22 @@ class Lines {
     return output_.status();
   }
 
-  /// What was done, for people.
-  std::string describe() const {
-    std::string text = std::to_string(texts_) + " texts of " + std::to_string(tokens_) +
-                       " tokens, rows of " + std::to_string(embedder_.width()) + " numbers";
-    if (cut_ > 0) {
-      text += "; " + std::to_string(cut_) + " were cut to " +
-              std::to_string(embedder_.settings().max_seq_len) + " tokens";
-    }
-    return text;
+  void explain() const {
+    if (!options_.quiet) std::fprintf(stderr, "runner: %s\n", statistics().c_str());
+    if (cut_ == 0) return;
+    std::fprintf(stderr, "runner: %lld of the texts had more than %lld tokens, and %s cut\n",
+                 static_cast<long long>(cut_),
+                 static_cast<long long>(embedder_.settings().max_seq_len),
+                 cut_ == 1 ? "was" : "were");
   }
 
  private:
+  std::string statistics() const {
+    return std::to_string(texts_) + (texts_ == 1 ? " text of " : " texts of ") +
+           std::to_string(tokens_) + " tokens, rows of " + std::to_string(embedder_.width()) +
+           " numbers";
+  }
+
   Embedder& embedder_;
   const Options& options_;
   StandardOutput output_;
@@ -98,7 +102,7 @@ Result<int> embed_lines(const Options& options) {
   Status status = lines.embed(read);
   if (status.ok()) status = signal.finish();
   if (!status.ok()) return status;
-  std::fprintf(stderr, "runner: %s\n", lines.describe().c_str());
+  lines.explain();
   return 0;
 }
 

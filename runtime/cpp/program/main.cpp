@@ -74,7 +74,8 @@ Status check_names(const Options& options) {
     if (path.empty()) continue;
     for (const std::string& other : files) {
       if (platform::same_file(path, other)) {
-        return Status::error(path + " is named twice: give each output a file of its own");
+        return Status::error(
+            path + " is named twice: give each output a file of its own, which is no input");
       }
     }
     files.push_back(path);
