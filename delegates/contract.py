@@ -19,7 +19,7 @@ To take any module (delegates/module.py):
 
     module_part(program) -> ContextManager[ModulePart]
     load_module(path) -> ModuleRun | None                       to check the file's results
-    FLOAT_CONVOLUTIONS                                          if int8 convolutions are not for it
+    DYNAMIC_CONVOLUTIONS                                        if it rounds windows, not as PT2E
 
 A delegate without `take` takes a complete program or nothing; one without `take_rest` can only be
 the first.

@@ -75,9 +75,9 @@ def check_takes_modules(delegates: Mapping[str, Delegate]) -> None:
         delegate.LIMITS.check_installed()
 
 
-def takes_integer_convolutions(delegates: Mapping[str, Delegate]) -> bool:
+def takes_static_convolutions(delegates: Mapping[str, Delegate]) -> bool:
     """Whether one of the delegates computes convolutions that PT2E has written in int8."""
-    return any(not hasattr(delegate, "FLOAT_CONVOLUTIONS") for delegate in delegates.values())
+    return any(not hasattr(delegate, "DYNAMIC_CONVOLUTIONS") for delegate in delegates.values())
 
 
 def lower_module(

@@ -6,10 +6,10 @@ from delegates.limits_of.cpu import LIMITS
 from delegates.op_list.lower import file_layout
 from delegates.op_list.unfused import why_unfused
 
-FLOAT_CONVOLUTIONS = True  # those of PT2E stay in float
+DYNAMIC_CONVOLUTIONS = True  # of int8, windows are rounded as they are read
 
 __all__ = [
-    "FLOAT_CONVOLUTIONS",
+    "DYNAMIC_CONVOLUTIONS",
     "LIMITS",
     "file_layout",
     "load",

@@ -11,7 +11,7 @@ from delegates.module import (
     check_takes_modules,
     load_module,
     lower_module,
-    takes_integer_convolutions,
+    takes_static_convolutions,
 )
 from delegates.passes.composites import composites_listed_once
 from exporter.file.pte import REPORT, REPORT_BYTES, encode_report, replace_blob
@@ -89,8 +89,8 @@ def export_made(
         tried = {name: samples_of(method) for name, method in methods.items()}
         if options.quant != "none":
             listener.stage("quantize")
-            whole = takes_integer_convolutions(delegates)
-            methods = _quantized(methods, options, whole, listener)
+            is_static = takes_static_convolutions(delegates)
+            methods = _quantized(methods, options, is_static, listener)
         expected = {}
         for name, method in methods.items():
             with naming(name, methods):
@@ -136,21 +136,22 @@ def _captured(made: Mapping[str, Made]) -> dict[str, Method]:
 
 
 def _quantized(
-    methods: Mapping[str, Method], options: ModuleOptions, whole: bool, listener: Listener
+    methods: Mapping[str, Method], options: ModuleOptions, is_static: bool, listener: Listener
 ) -> dict[str, Method]:
     """Those that have layers to quantize, with integers; one at least has.
 
     Args:
-        whole: whether a delegate computes convolutions in int8.
+        is_static: of quantize_made().
     """
     quant, group_size = options.quant, options.group_size
-    check_layers([method.made.module for method in methods.values()], quant, whole)
+    captured = [(method.made.module, method.program) for method in methods.values()]
+    check_layers(captured, quant, is_static)
     changed = dict(methods)
     known: KnownWeights = {}
     for name, method in methods.items():
         with naming(name, methods):
             quantized = quantize_made(
-                method.made, method.program, quant, group_size, listener, known, whole
+                method.made, method.program, quant, group_size, listener, known, is_static
             )
         if quantized is not None:
             changed[name] = with_integers(method, quantized)

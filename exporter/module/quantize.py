@@ -23,6 +23,7 @@ from exporter.module.quantize_linears import (
     quantize_linears,
     with_read_weights,
 )
+from exporter.module.quantize_windows import CONVOLUTIONS, dense_of, quantize_windows
 from exporter.module.source import Inputs, Made, failure, flat_shapes
 from exporter.module.state import state_kept
 from quant.progress import Progress
@@ -30,7 +31,8 @@ from quant.progress import Progress
 _HELD_OUT = 4  # every so many calibration inputs, one measures quality only
 _MOST_NAMED = 8
 _MOST_LEFT = 4  # of so many layers one may stay in float
-_aten = torch.ops.aten
+_ROUNDED = torch.ops.aten.linear.default, *CONVOLUTIONS
+Captured = tuple[nn.Module, ExportedProgram]
 
 
 @dataclass(frozen=True)
@@ -50,27 +52,29 @@ class Quantized:
     note: str
 
 
-def check_layers(modules: Iterable[nn.Module], quant: str, with_convolutions: bool = True) -> None:
+def check_layers(methods: Iterable[Captured], quant: str, is_static: bool) -> None:
     """
     Args:
-        with_convolutions: whether a delegate computes them in int8.
+        is_static: of quantize_made().
 
     Raises:
         ExportError: there is nothing to quantize.
     """
-    if not any(any(_layers_of(module, quant, with_convolutions)) for module in modules):
-        both = with_convolutions and quant == "int8"
+    if not any(any(_layers_of(*method, quant, is_static)) for method in methods):
+        kinds = {True: " or a convolution", False: " or a dense convolution of fixed sizes"}
         raise ExportError(
             f"--quant {quant} has nothing to quantize: no part of the module is a torch.nn.Linear"
-            f"{' or a convolution' if both else ''} in float32; use --quant none."
+            f"{kinds[is_static] if quant == 'int8' else ''} in float32; use --quant none."
         )
 
 
 def _layers_of(
-    module: nn.Module, quant: str, with_convolutions: bool
+    module: nn.Module, program: ExportedProgram, quant: str, is_static: bool
 ) -> tuple[list[str], list[str]]:
     """Returns the linears and the convolutions to quantize."""
-    convolutions = convolutions_of(module) if with_convolutions and quant == "int8" else {}
+    convolutions: Mapping[str, nn.Module] = {}
+    if quant == "int8":
+        convolutions = convolutions_of(module) if is_static else dense_of(module, program)
     return list(linears_of(module)), list(convolutions)
 
 
@@ -81,7 +85,7 @@ def quantize_made(
     group_size: int,
     listener: Listener,
     known: KnownWeights,
-    with_convolutions: bool = True,
+    is_static: bool,
 ) -> Quantized | None:
     """Quantizes linears, and with int8 convolutions; None if there are none.
 
@@ -91,12 +95,13 @@ def quantize_made(
         program: the module in float.
         quant: "int8" or "int4".
         known: the integers of weights that other methods share; new ones are added.
-        with_convolutions: whether a delegate computes them in int8.
+        is_static: whether a delegate computes convolutions whose inputs have the ranges that
+            calibration shows; else each window has its own, and dense ones alone are quantized.
 
     Raises:
         QuantError: a weight is not finite.
     """
-    linears, convolutions = _layers_of(made.module, quant, with_convolutions)
+    linears, convolutions = _layers_of(made.module, program, quant, is_static)
     layers = [*linears, *convolutions]
     if not layers:
         return None
@@ -104,15 +109,17 @@ def quantize_made(
     _refuse_nan(given)
     fitted, held = _divided(given)
     floats = [_run(made.module, made.module, inputs) for inputs in held]
-    fixed = _unfit(made, program, linears)
+    fixed = _unfit(made, program, linears if is_static else layers)
     unfit = list(dict.fromkeys(name for names in fixed.values() for name in names))
     left: list[str] = list(unfit)
-    kept_float = [] if convolutions else list(convolutions_of(made.module))
     ranked: list[tuple[str, float]] = []
     most = len(layers) // _MOST_LEFT
     while True:
+        products, windows = (
+            [name for name in kind if name not in left] for kind in (linears, convolutions)
+        )
         integers, run = _integers(
-            made, quant, group_size, [*left, *kept_float], fitted, program, known
+            made, quant, group_size, products, windows, fitted, program, known, is_static
         )
         quality = measure(floats, [_run(run, run, inputs) for inputs in held])
         if quality.is_good:
@@ -165,22 +172,27 @@ def _integers(
     made: Made,
     quant: str,
     group_size: int,
-    left: Collection[str],
+    linears: Collection[str],
+    convolutions: Collection[str],
     calibration: Sequence[Inputs],
     program: ExportedProgram,
     known: KnownWeights,
+    is_static: bool,
 ) -> tuple[ExportedProgram, Any]:
-    """Returns the program with integers in all layers but those, and what it computes."""
+    """Returns the program with integers in those layers, and what it computes."""
     module = copy.deepcopy(made.module)
-    linears = linears_of(made.module)
-    names = {name: linear.weight.data_ptr() for name, linear in linears.items() if name not in left}
+    weights = {name: linear.weight for name, linear in linears_of(made.module).items()}
+    names = {name: weights[name].data_ptr() for name in linears}
     quantize_linears(module, names, quant, group_size, calibration, known)
     own = replace(made, module=module)
     if names:
         program = capture_module(own)
-    convolutions = convolutions_of(module) if quant == "int8" else {}
-    if not any(name not in left for name in convolutions):
+    if not convolutions:
         return program, module
+    if not is_static:
+        program = quantize_windows(program, convolutions)
+        return program, program.module()
+    left = [name for name in convolutions_of(module) if name not in convolutions]
     converted = quantize_convolutions(program, left, calibration)
     kwargs = dict(made.inputs.kwargs)
     try:
@@ -198,22 +210,24 @@ def _run(run: Any, owner: nn.Module, inputs: Inputs) -> list[Tensor]:
         return [leaf.clone() for leaf in tree_leaves(inputs.call(run))]
 
 
-def _unfit(made: Made, program: ExportedProgram, linears: Collection[str]) -> dict[str, list[str]]:
-    """Returns the linears that stay in float whatever their answers are, by the reason."""
+def _unfit(made: Made, program: ExportedProgram, layers: Collection[str]) -> dict[str, list[str]]:
+    """Returns the layers that stay in float whatever their answers are, by the reason."""
     return {
-        "their inputs may be NaN": _may_read_nan(program, linears),
+        "their inputs may be NaN": _may_read_nan(program, layers),
         "the module reads their weights by itself": with_read_weights(made.module, made.inputs),
     }
 
 
-def _may_read_nan(program: ExportedProgram, linears: Collection[str]) -> list[str]:
-    """Returns the linears whose input may be NaN by the module's own doing: rounding to integers
+def _may_read_nan(program: ExportedProgram, layers: Collection[str]) -> list[str]:
+    """Returns the layers whose input may be NaN by the module's own doing: rounding to integers
     would make it a number."""
     odd, names = odd_constants(program), []
-    for node in program.graph.find_nodes(op="call_function", target=_aten.linear.default):
+    for node in program.graph.nodes:
+        if node.target not in _ROUNDED:
+            continue
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path = stack[-1][0] if stack else ""
-        name = next((linear for linear in linears if path.endswith(linear)), None)
+        name = next((layer for layer in layers if path.endswith(layer)), None)
         if name is not None and may_be_nan(node.args[0], program, odd):
             names.append(name)
     return list(dict.fromkeys(names))

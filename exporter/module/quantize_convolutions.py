@@ -91,8 +91,12 @@ def _is_integer(left: Collection[str]) -> Callable[[Node], bool]:
     def is_integer(node: Node) -> bool:
         if node.target in _FLOAT:
             return False
-        stack = node.meta.get("nn_module_stack") or {}
-        paths = {path for path, _ in stack.values()}
-        return not any(path == name or path.endswith(f".{name}") for path in paths for name in left)
+        return not any(is_of(node, name) for name in left)
 
     return is_integer
+
+
+def is_of(node: Node, name: str) -> bool:
+    """Whether a module of that name computes a node."""
+    stack = node.meta.get("nn_module_stack") or {}
+    return any(path == name or path.endswith(f".{name}") for path, _ in stack.values())

@@ -220,6 +220,7 @@ def test_int8_linears_of_a_module_are_in_the_call(tmp_path: Path, cpp_build: Pat
     options = ModuleOptions(SourceName(SOURCE, "make_seeing"), path, "int8", delegate="cpu")
     made = export_module(options).methods["forward"]
     assert (made.delegation.calls, made.delegation.left) == (1, {}), made.delegation.lines
-    assert made.delegation.delegated["thimble::linear"] == 13
     assert made.agreement is not None and made.agreement.error < 1e-2
-    assert made.quantized is not None and made.quantized.quality.worst_cosine > 0.99
+    assert made.quantized is not None
+    assert made.delegation.delegated["thimble::linear"] == made.quantized.report["layers"] > 10
+    assert made.quantized.quality.worst_cosine > 0.99

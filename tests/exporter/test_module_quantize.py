@@ -11,6 +11,9 @@ import torch
 from support.exported import Quiet
 from torch.nn import functional
 
+from delegates import get_delegates
+from delegates.module import lower_module
+from delegates.op_list.rewrite.folding import BATCH_NORMS
 from exporter.errors import ExportError
 from exporter.file.pte import read_report
 from exporter.module import correct_biases, quantize_convolutions
@@ -19,6 +22,7 @@ from exporter.module.options import ModuleOptions
 from exporter.module.pipeline import export_module
 from exporter.module.quality import measure
 from exporter.module.quantize_linears import with_read_weights
+from exporter.module.quantize_windows import dense_of, quantize_windows
 from exporter.module.round_weights import Products, rounded
 from exporter.module.source import Inputs
 from exporter.module.source_name import SourceName, check_quant, source_name
@@ -51,6 +55,66 @@ def test_int8_convolutions_and_linears(tmp_path: Path, cpp_build: Path) -> None:
         picture[0, 0, 3, 3] = float("nan")
         with pytest.raises(RunnerError, match="NaN at .* lose .it is rounded to int8."):
             program(picture.numpy())
+
+
+@pytest.mark.check
+def test_windows_are_rounded_as_they_are_read(tmp_path: Path, cpp_build: Path) -> None:
+    """The stem, the pointwise one with its norm, and a linear; depthwise ones stay in float."""
+    source = SourceName(SOURCE, "make")
+    options = ModuleOptions(source, tmp_path / "net.pte", "int8", delegate="cpu")
+    result = export_module(options, Quiet()).methods["forward"]
+    assert result.quantized is not None and result.agreement is not None
+    quality = result.quantized.quality
+    assert quality.worst_cosine > 0.999 and quality.changed == 0
+    assert read_report(options.out)["quantization"]["layers"] == 3
+    assert result.delegation.delegated["thimble::linear"] == 3
+    module, picture = integers.make()[0].eval(), integers.picture(3, seed=11)
+    with Program(options.out) as program, torch.no_grad():
+        got, want = program(picture.numpy()), module(picture).numpy()
+    assert isinstance(got, np.ndarray)
+    np.testing.assert_allclose(got, want, atol=0.02 * np.abs(want).max())
+
+
+def test_norms_are_in_the_weights_of_windows() -> None:
+    torch.manual_seed(0)
+    convolutions = torch.nn.Conv2d(6, 8, 3, padding=1), torch.nn.Conv2d(8, 4, 1, bias=False)
+    norms = torch.nn.BatchNorm2d(8), torch.nn.BatchNorm2d(4)
+    for norm in norms:
+        torch.nn.init.normal_(norm.weight)  # of both signs
+        norm.running_mean.normal_()  # type: ignore[union-attr]
+    parts = (convolutions[0], norms[0], torch.nn.ReLU(), convolutions[1], norms[1])
+    module = torch.nn.Sequential(*parts).eval().requires_grad_(False)
+    picture = torch.randn(2, 6, 9, 7)
+    program = torch.export.export(module, (picture,)).run_decompositions({})
+    names = list(dense_of(module, program))
+    assert names == ["0", "3"]
+    for some in (names, names[:1]):
+        found = quantize_windows(program, some)
+        called = [node.target for node in found.graph.nodes if node.op == "call_function"]
+        assert sum(target in BATCH_NORMS for target in called) == 2 - len(some)
+        sizes = [each.dtype for each in found.state_dict.values()]
+        assert sizes.count(torch.int8) == len(some)
+        want = module(picture)
+        assert (found.module()(picture) - want).abs().max() < 0.02 * want.abs().max()
+    assert dense_of(torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3, groups=2)), program) == {}
+
+
+@pytest.mark.check
+def test_zeros_around_what_a_float_convolution_reads(cpp_build: Path) -> None:
+    """Their integers must be written out: XNNPACK's own rounding fails on the convolution."""
+    padded = torch.nn.Sequential(torch.nn.ZeroPad2d(1), torch.nn.Conv2d(8, 8, 3))
+    layers = torch.nn.Conv2d(4, 8, 3), padded, torch.nn.ZeroPad2d(1), torch.nn.Conv2d(8, 4, 3)
+    module = torch.nn.Sequential(*layers)
+    picture = torch.randn(1, 4, 9, 9)
+    program = torch.export.export(module.eval().requires_grad_(False), (picture,))
+    calibration = [Inputs((picture,))]
+    integer = quantize_convolutions.quantize_convolutions(
+        program.run_decompositions({}), ["1"], calibration
+    )
+    captured = torch.export.export(integer, (picture,)).run_decompositions({})
+    lowered = lower_module(get_delegates("xnnpack"), {"forward": captured}, {}, False)
+    report = lowered.reports["forward"]
+    assert (report.calls, report.left) == (1, {})
 
 
 @pytest.mark.check

@@ -46,9 +46,13 @@ class Editing:
         return node
 
     def fresh(self, beside: Node, tensor: Tensor) -> Node:
-        """A new buffer that nothing else shares."""
-        self._fresh += 1
-        return self.constant(beside, f"_table_{self._fresh}", tensor)
+        """A new buffer that nothing else shares: another pass may have left one of that name."""
+        names = self.program.graph_signature.inputs_to_buffers.values()
+        while True:
+            self._fresh += 1
+            ending = f"_table_{self._fresh}"
+            if f"{beside.name}{ending}" not in names:
+                return self.constant(beside, ending, tensor)
 
     def finish(self) -> None:
         self.graph.eliminate_dead_code()

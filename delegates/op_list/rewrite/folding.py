@@ -43,21 +43,22 @@ def factors(editing: Editing, norm: Node) -> tuple[Tensor, Tensor] | None:
 def fold_batch_norms(editing: Editing) -> None:
     for node in list(editing.graph.nodes):
         if node.target in BATCH_NORMS:
-            _fold(editing, node)
+            fold_batch_norm(editing, node)
     editing.finish()
 
 
-def _fold(editing: Editing, norm: Node) -> None:
+def fold_batch_norm(editing: Editing, norm: Node) -> Node | None:
+    """Returns what computes it with the layer before it; None where it stays."""
     source: Any = args_of(norm)[0]
     known = factors(editing, norm)
     if known is None or source.target not in _BEFORE or len(source.users) != 1:
-        return
+        return None
     given = arguments(source)
     weight, bias = (editing.constants.get(given[name]) for name in ("weight", "bias"))
     if weight is None or given["bias"] is not None and bias is None or given.get("transposed"):
-        return
+        return None
     if source.target is _aten.linear.default and source.meta["val"].dim() != 2:
-        return  # its channels are others than the norm's
+        return None  # its channels are others than the norm's
     factor, moved = known
     if bias is not None:
         moved = moved + bias.double() * factor
@@ -71,3 +72,4 @@ def _fold(editing: Editing, norm: Node) -> None:
     for user in [norm] if whole else list(norm.users):
         if whole or args_of(user)[1] == 0:
             user.replace_all_uses_with(folded)
+    return folded
