@@ -192,8 +192,9 @@ def _convolution_name(kind: str, node: dict[str, Any], type: str) -> str:
         kernel = node["kernel_height"], node["kernel_width"]
         parts = max(steps) > 1 and all(k >= s for k, s in zip(kernel, steps, strict=True))
         return f"Deconvolution (NHWC, {type}) {'Subconv2D' if parts else 'IGEMM'}"
-    if kind == "DepthwiseConv2d":
-        return f"Convolution (NHWC, {type}) DWConv"
+    if kind == "DepthwiseConv2d":  # also of one channel, which is a group by itself
+        single = node["group_output_channels"] == 1
+        return f"Convolution (NHWC, {type}) {'DWConv' if single else 'IGEMM'}"
     ones = ("kernel_height", "kernel_width", "subsampling_height", "subsampling_width", "groups")
     paddings = (node.get(f"padding_{side}", 0) for side in ("top", "right", "bottom", "left"))
     if all(node[name] == 1 for name in ones) and not any(paddings):

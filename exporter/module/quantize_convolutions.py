@@ -56,11 +56,6 @@ def quantize_convolutions(
     weight = replace(config.weight, observer_or_fake_quant_ctr=least)
     quantizer.set_global(replace(config, weight=weight))
     quantizer.set_filter_function(_is_integer(left))
-    # Integers of branches with one scale lose those of the smaller ones, and what the quantizer
-    # knows of "cat" asks no filter.
-    quantizer.SUPPORTED_PATTERNS = [
-        pattern for pattern in XNNPACKQuantizer.SUPPORTED_PATTERNS if pattern.name != "cat"
-    ]
     # What XNNPACK fuses into a convolution has this name there.
     program = program.run_decompositions({_aten.relu6.default: _relu6})
     shares = xnnpack_quantizer_utils._is_share_obs_or_fq_op

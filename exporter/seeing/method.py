@@ -23,7 +23,7 @@ from exporter.module.samples import Sample
 from exporter.module.source import Inputs, Made
 from exporter.module.window_scheme import describe_scheme
 from exporter.seeing.picture_blob import write_picture
-from exporter.seeing.quality import RowQuality, measure_rows, rows_of
+from exporter.seeing.quality import HeldOut, RowQuality
 from exporter.seeing.quantize import quantize
 from exporter.seeing.question import question_form
 from exporter.seeing.sight import VISION_ENCODER, Sight
@@ -38,7 +38,7 @@ class CapturedSight:
 
     Attributes:
         delegate: by name, as get_delegates() takes it.
-        quality: None in float, or where no pictures could be read.
+        held_out: None in float, or where no pictures could be read.
     """
 
     sight: Sight
@@ -46,7 +46,7 @@ class CapturedSight:
     method: Method
     tried: Sequence[Sample]
     expected: Outputs
-    quality: RowQuality | None
+    held_out: HeldOut | None
 
     def lower(self, with_etrecord: bool) -> LoweredMethod:
         """
@@ -68,17 +68,26 @@ class CapturedSight:
         delegates = get_delegates(self.delegate)
         opened = partial(load_module, delegates, delegation.users, path)
         result = check_method(self.method, self.tried, self.expected, delegation, opened)
-        agreement = result.agreement
+        agreement, quality = result.agreement, self._quality(opened())
         spec, settings = self.sight.spec, self.sight.settings
         return {
             "model_type": spec.model_type,
             "tile": settings.side,
             "rows": spec.rows(settings.side),
             "quantization": describe_scheme(self.sight.scheme),
-            "quality": None if self.quality is None else self.quality.to_dict(),
+            "quality": None if quality is None else quality.to_dict(),
             "delegation": delegation.to_dict(),
             "agreement": {"checked": NOT_RUN} if agreement is None else agreement.to_dict(),
         }
+
+    def _quality(self, file: Any) -> RowQuality | None:
+        """That of the file, or of the module where this machine cannot run the file."""
+        if self.held_out is None:
+            return None
+        if file is not None:
+            return self.held_out.measure(lambda tile: file([tile], method=VISION_ENCODER)[0])
+        with dequantized_once(self.method.made.module):
+            return self.held_out.measure(self.method.made.module)
 
     def blob(self, text: Text) -> bytes:
         """Returns how pictures are read, for the file."""
@@ -96,26 +105,22 @@ def capture_sight(sight: Sight, delegate: str, listener: Listener) -> CapturedSi
     Raises:
         ExportError, QuantError: the weights cannot be read, or are not finite.
     """
-    made, quality = _made(sight, delegate, listener)
+    made, held_out = _made(sight, delegate, listener)
     method = capture_known(VISION_ENCODER, made)
     tried = samples_of(method)
     with dequantized_once(made.module):
         expected = expected_outputs(method, tried)
-    return CapturedSight(sight, delegate, method, tried, expected, quality)
+    return CapturedSight(sight, delegate, method, tried, expected, held_out)
 
 
-def _made(sight: Sight, delegate: str, listener: Listener) -> tuple[Made, RowQuality | None]:
-    tower, quality = sight.load(), None
+def _made(sight: Sight, delegate: str, listener: Listener) -> tuple[Made, HeldOut | None]:
+    tower, tiles = sight.load(), sight.tiles
     made = partial(Made, tower, Inputs((sight.example(),)), None, shorter=shorter_of(sight.spec))
     if sight.scheme.name == "none":
         return made(()), None
     listener.stage("quantize what sees")
-    tiles = sight.tiles
-    expected = None if tiles is None else rows_of(tower, tiles.measured)
+    held_out = None if tiles is None else HeldOut.of(tower, tiles.measured)
     calibrated = () if tiles is None else tiles.calibrated
     quantize(tower, sight.scheme, calibrated, listener.progress, delegate == "cpu")
-    if tiles is not None and expected is not None:
-        with dequantized_once(tower):
-            quality = measure_rows(expected, rows_of(tower, tiles.measured))
     calibration = () if tiles is None else tiles.measured[:1]
-    return made([Inputs((tile,)) for tile in calibration]), quality
+    return made([Inputs((tile,)) for tile in calibration]), held_out

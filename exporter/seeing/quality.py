@@ -25,13 +25,28 @@ class RowQuality:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class HeldOut:
+    """
+    Attributes:
+        tiles: of held-out pictures.
+        rows: what the model makes of all of them in float, (rows, numbers).
+    """
+
+    tiles: Sequence[Tensor]
+    rows: Tensor
+
+    @classmethod
+    def of(cls, module: Callable[[Tensor], Tensor], tiles: Sequence[Tensor]) -> "HeldOut":
+        return cls(tiles, _rows_of(module, tiles))
+
+    def measure(self, module: Callable[[Tensor], Tensor]) -> RowQuality:
+        """Compares the rows with those of the same model with integers."""
+        rows = _rows_of(module, self.tiles).double()
+        cosines = F.cosine_similarity(self.rows.double(), rows, dim=-1)
+        return RowQuality(len(cosines), float(cosines.min()), float(cosines.mean()))
+
+
 @torch.no_grad()
-def rows_of(module: Callable[[Tensor], Tensor], tiles: Sequence[Tensor]) -> Tensor:
-    """Returns the rows of all tiles, (rows, numbers)."""
+def _rows_of(module: Callable[[Tensor], Tensor], tiles: Sequence[Tensor]) -> Tensor:
     return torch.cat([module(tile).flatten(0, -2) for tile in tiles])
-
-
-def measure_rows(expected: Tensor, rows: Tensor) -> RowQuality:
-    """Compares rows in float with those with integers, (rows, numbers) each."""
-    cosines = F.cosine_similarity(expected.double(), rows.double(), dim=-1)
-    return RowQuality(len(cosines), float(cosines.min()), float(cosines.mean()))

@@ -191,8 +191,7 @@ def test_the_high_byte_of_16_bits_counts(ask: Any) -> None:
 def test_what_is_not_read(ask: Any) -> None:
     ppm = saved(picture(9, 7), "PPM")
     refused = {
-        "is not a picture that is read: it must be a PNG, JPEG, WebP or PPM": b"GIF89a"
-        + b"\0" * 99,
+        "is not a picture that is read: it must be a PNG, JPEG, WebP or PPM": b"a text, no more",
         "x is not a picture": b"P6",
         "x is cut off": ppm[:-1],
         "x has no pixels": b"P6 0 7 255\n" + ppm,
@@ -200,6 +199,20 @@ def test_what_is_not_read(ask: Any) -> None:
         "9999999999 x 9999999999 pixels": b"P6 9999999999999999999999 9999999999 255\n",
         "its largest number is 65536, but must be 1 to 65535": b"P6 9 7 65536\n" + ppm,
     }
+    begins = {
+        "GIF": b"GIF89a",
+        "BMP": b"BM\x46\1\0\0\0\0\0\0",
+        "TIFF": b"II*\0",
+        "HEIC": b"\0\0\0\x18ftypheic",
+        "AVIF": b"\0\0\0\x1cftypavif",
+        "JPEG XL": b"\xff\x0a",
+        "JPEG 2000": b"\0\0\0\x0cjP  ",
+        "SVG": b"<svg xmlns=",
+        "PDF": b"%PDF-1.7",
+    }
+    for name, start in begins.items():
+        sentence = f"x has the format {name}, which is not read: save it as PNG or JPEG"
+        refused |= {sentence: start + b"\0" * 99}
     if reads(ask, "PNG"):
         file = saved(picture(90, 70), "PNG")
         refused |= {"x is cut off: write": file[: len(file) // 2]}

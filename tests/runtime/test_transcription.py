@@ -11,6 +11,7 @@ import pytest
 import tokenizers
 import torch
 from support import hearing_models as models
+from support.blocked_output import interrupt
 from support.hearing import (
     RATE,
     features_of,
@@ -148,3 +149,12 @@ def test_subtitles(hearing_model: Model, cpp_build: Path, tmp_path: Path) -> Non
     empty = write_wav(tmp_path / "zero.wav", np.zeros(RATE, "<f4"))
     assert run(cpp_build, pte, "--audio", empty, "--format", "vtt").stdout == "WEBVTT\n\n"
     assert run(cpp_build, pte, "--audio", empty, "--format", "srt").stdout == ""
+
+
+def test_an_interrupted_transcription_says_so(
+    hearing_model: Model, cpp_build: Path, tmp_path: Path
+) -> None:
+    sound = write_wav(tmp_path / "x.wav", spoken(6.5, 500))
+    result = interrupt([cpp_build / "runner", hearing_model[0], "--audio", sound, "--no-fallback"])
+    assert result.returncode == 130
+    assert "runner: interrupted: the text ends before the sound does\n" in result.stderr.decode()

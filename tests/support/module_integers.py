@@ -96,7 +96,7 @@ class Joining(nn.Module):
         self.after = nn.Conv2d(13, 4, 3)
 
     def forward(self, picture: Tensor) -> Tensor:
-        joined = torch.cat([F.relu(self.left(picture)), self.right(picture) * 0.01], 1)
+        joined = torch.cat([F.relu(self.left(picture)), self.right(picture)], 1)
         return self.after(F.max_pool2d(F.pad(self.thin(joined), (1, 1, 1, 1)), 2))
 
 

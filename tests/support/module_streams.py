@@ -67,6 +67,14 @@ class Variable(nn.Module):
         return self.convolution(picture).mean((2, 3)) + added[0] - added[1]
 
 
+def make_thin() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Convolutions of one channel, and of channels by themselves, with one output each or more."""
+    sides = [(1, 4, 5, 1), (4, 8, 3, 4), (8, 8, 1, 8), (8, 16, 1, 8), (16, 1, 1, 1), (1, 1, 3, 1)]
+    layers = [nn.Conv2d(*side[:3], groups=side[3]) for side in sides]
+    net = nn.Sequential(*layers, nn.Conv2d(1, 3, 1), nn.Conv2d(3, 6, 3))
+    return net, (torch.randn(1, 1, 20, 20),)
+
+
 def make_variable() -> tuple[nn.Module, tuple[Tensor, ...], object]:
     inputs = torch.randn(2, 3, 8, 8), torch.randn(2, 5), torch.randn(2, 5)
     return Variable(), inputs, ({0: Dim("batch", min=1, max=4)},) * 3

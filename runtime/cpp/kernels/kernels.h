@@ -26,7 +26,9 @@ struct QuantizeArgs {
   const float* x;
   size_t x_stride;  ///< in floats
   size_t x_columns;
-  QuantizedRows out;  ///< rows, columns and tile are inputs
+  QuantizedRows out;         ///< rows, columns and tile are inputs
+  size_t rotated = 0;        ///< block in which hadamard() rotates rows before; 0: they are not
+  float* scratch = nullptr;  ///< [x_columns], if they are
 };
 
 /// Columns from `first` to before `last`.
@@ -49,7 +51,8 @@ constexpr size_t column_step(const PackedWeight& weight) {
 ///
 ///     y = float(a of the group) * (its scale * the scale of the input's group) + y
 ///
-/// then y + bias, if there is one, then + the old value of `y`, if `accumulate`.
+/// then y + bias, if there is one, then activation(y), then + the old value of `y`, if
+/// `accumulate`.
 ///
 /// A weight with too few rows for all threads can be cut along its columns too: if `sums` is set,
 /// matvec of these formats uses only `columns` and writes the integers a to sums;
@@ -64,9 +67,10 @@ struct LinearArgs {
   size_t y_stride;
   const float* bias;  ///< [weight.rows] or null
   bool accumulate;
-  uint8_t* scratch;              ///< linear_scratch_bytes(), aligned to 64, used by this call only
-  int32_t* sums = nullptr;       ///< [x.rows][weight.blocks() * 16], or null
-  ColumnRange columns = {0, 0};  ///< ends are multiples of column_step(), or the last
+  uint8_t* scratch;  ///< linear_scratch_bytes(), aligned to 64, used by this call only
+  Function activation = Function::kAdd;  ///< kAdd: none
+  int32_t* sums = nullptr;               ///< [x.rows][weight.blocks() * 16], or null
+  ColumnRange columns = {0, 0};          ///< ends are multiples of column_step(), or the last
 };
 using LinearFunction = void (*)(const LinearArgs&);
 

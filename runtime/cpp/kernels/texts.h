@@ -43,7 +43,7 @@ constexpr size_t kTextTile = 64;
 /// Queries that go through a text together, at most: the smallest work of a thread.
 constexpr size_t kTextAttentionRows = 32;
 /// The same of integers: they are worth more, since each rounds the keys and values anew.
-constexpr size_t kTextIntegerRows = 512;
+constexpr size_t kTextIntegerRows = 1024;
 /// Floats for a query's state, and for the keys and values of a tile, as integers.
 constexpr size_t text_query_size(size_t head_dim) { return head_dim + divide_up(head_dim, 4) + 3; }
 constexpr size_t text_tile_size(size_t head_dim) {

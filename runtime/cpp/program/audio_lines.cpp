@@ -235,7 +235,9 @@ Result<int> transcribe_files(const Options& options) {
   }
   const Status finished = signal.finish();
   if (!finished.ok()) return finished;
-  return interrupted() ? kInterrupted : 0;
+  if (!interrupted()) return 0;
+  std::fprintf(stderr, "runner: interrupted: the text ends before the sound does\n");
+  return kInterrupted;
 }
 
 }  // namespace thimble

@@ -122,6 +122,10 @@ class LineChat {
   }
 
   bool add_picture(const std::string& path) {
+    if (path == "-") {
+      say("standard input has the lines of the chat: write /image FILE");
+      return false;
+    }
     const Result<Pictures> pictures = see_files(runner_, {path}, pictures_);
     if (!pictures.ok()) {
       say(pictures.message());

@@ -94,10 +94,7 @@ Status check_outputs(const Options& options) {
 /// Fails if what stands beside the model cannot be read: that may take long to load.
 Status check_inputs(const Options& options) {
   Status status = check_constraint(options.constraint);
-  for (const std::string& path : options.images) {
-    platform::MappedFile file;
-    if (status.ok()) status = open_picture(path, &file);
-  }
+  if (status.ok()) status = check_pictures(options.images);
   if (!status.ok() || options.draft.empty() || options.draft == kDraftNgram) return status;
   return PteFile::open(options.draft, options.load.signer).status();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace thimble {
 namespace {
@@ -61,8 +62,17 @@ Status check_together(const Options& options) {
   if (hears && options.answer.sampler.temperature > 1) {
     return Status::error("--temperature must be 0 to 1 with --audio: pass a lower one");
   }
-  if (std::count(options.audio.begin(), options.audio.end(), "-") > 1) {
-    return Status::error("--audio - is standard input, which is read once: pass it once");
+  for (const auto& [name, files] :
+       {std::pair{"--audio", &options.audio}, std::pair{"--image", &options.images}}) {
+    const auto inputs = std::count(files->begin(), files->end(), "-");
+    if (inputs > 1) {
+      return Status::error(std::string(name) +
+                           " - is standard input, which is read once: pass it once");
+    }
+    if (inputs == 1 && options.prompt_is_input) {
+      return Status::error(std::string(name) +
+                           " - and -f - read standard input both: name a file for one of them");
+    }
   }
   if (options.prompt_name && !options.embed) {
     return Status::error(

@@ -186,6 +186,7 @@ Option prompt_file(const std::string& name, std::string_view short_name, Options
               if (!text->empty() && text->back() == end) text->pop_back();
             }
             options->prompt = std::move(*text);
+            options->prompt_is_input = is_input;
             return Status();
           }};
 }

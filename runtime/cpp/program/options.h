@@ -23,8 +23,9 @@ struct NamedFile {
 struct Options {
   std::string model;
   std::optional<std::string> prompt;
-  GenerateOptions answer;  ///< all but seed and constraint
-  NumberValues numbers;    ///< those of them that were given
+  bool prompt_is_input = false;  ///< it was standard input
+  GenerateOptions answer;        ///< all but seed and constraint
+  NumberValues numbers;          ///< those of them that were given
   std::optional<uint64_t> seed;
   LoadOptions load;
   ConstraintText constraint;
@@ -44,7 +45,7 @@ struct Options {
   std::optional<std::string> prompt_name;  ///< of --embed
   std::vector<std::string> audio;          ///< files of sound; "-": standard input
   int32_t raw_rate = 0;                    ///< of standard input without a header; 0: it has one
-  std::vector<std::string> images;         ///< files of pictures, before the prompt
+  std::vector<std::string> images;         ///< files of pictures, before the prompt; "-" likewise
   std::string language;                    ///< of --audio; "": the model tells
   std::string task = "transcribe";         ///< of it, or "translate"
   std::string format = "text";             ///< of its output: "srt", "vtt" or "json" too

@@ -77,7 +77,7 @@ class Linear {
   }
 
   Work multiply() {
-    const bool few = !op_.gated && !op_.activates() && rows_.count <= kMatvecRows;
+    const bool few = !op_.gated && rows_.count <= kMatvecRows;
     const size_t parts = few ? column_parts(weight_, context_.threads()) : 1;
     if (windows_ && rows_.count < kFewFloatRows) {
       parts_ = windows_->point(rows_.first, rows_.count);
@@ -86,7 +86,7 @@ class Linear {
       multiply_pairs();
     } else if (!shape_.quantized() && rows_.count >= kFewFloatRows && !low_rank_.any()) {
       multiply_float_tiles();
-    } else if (op_.activates() && bounds() == Function::kAdd) {
+    } else if (!shape_.quantized() && op_.activates() && bounds() == Function::kAdd) {
       multiply_activated();
     } else if (parts > 1) {
       multiply_parts(parts);
@@ -128,16 +128,9 @@ class Linear {
     }
     low_rank_.shrink(x, stride, first, count);
     if (!shape_.quantized()) return;
-    if (op_.rotated != 0) {
-      float* const to = reinterpret_cast<float*>(scratch_);
-      for (size_t row = 0; row < count; ++row) {
-        context_.kernels.hadamard(x + row * stride, shape_.columns, op_.rotated,
-                                  to + row * shape_.columns);
-      }
-      x = to;
-      stride = shape_.columns;
-    }
-    context_.kernels.quantize({x, stride, shape_.columns, quantized_.part(first, count)});
+    float* const rotated = reinterpret_cast<float*>(scratch_) + quantized_.tile.mr * shape_.columns;
+    context_.kernels.quantize(
+        {x, stride, shape_.columns, quantized_.part(first, count), op_.rotated, rotated});
   }
 
   void multiply_blocks(const PackedWeight& weight, const float* bias, Range blocks, float* y,
@@ -150,8 +143,8 @@ class Linear {
       return;
     }
     const auto format = static_cast<size_t>(weight.format);
-    LinearArgs args{quantized_, weight, blocks.first, blocks.last, y,
-                    y_stride,   bias,   accumulate,   scratch};
+    const LinearArgs args{quantized_, weight, blocks.first, blocks.last, y,
+                          y_stride,   bias,   accumulate,   scratch,     activation()};
     if (rows_.count > context_.kernels.few_rows) {
       context_.kernels.matmul[format](args);
     } else if (rows_.count <= kMatvecRows) {
@@ -161,7 +154,10 @@ class Linear {
     }
   }
 
-  /// The activation that a product in float applies itself; kAdd: none.
+  /// The activation of the outputs; kAdd: none.
+  Function activation() const { return op_.activates() ? op_.activation : Function::kAdd; }
+
+  /// The one that a product in float applies itself; kAdd: none.
   Function bounds() const {
     const bool applies = op_.activation == Function::kRelu || op_.activation == Function::kRelu6;
     return !shape_.quantized() && op_.activates() && applies ? op_.activation : Function::kAdd;
@@ -210,8 +206,8 @@ class Linear {
   void multiply_parts(size_t parts) const {
     const size_t blocks = weight_.blocks();
     float* const y = context_.row(op_.output, rows_.first);
-    LinearArgs args{quantized_, weight_,        0,       0, y, context_.stride(op_.output),
-                    bias_,      op_.accumulate, scratch_};
+    LinearArgs args{quantized_,     weight_,  0,           0, y, context_.stride(op_.output), bias_,
+                    op_.accumulate, scratch_, activation()};
     int32_t* const sums = context_.workspace.sums();
     const Range mine = share(blocks * parts, context_.thread, context_.threads());
     for (size_t i = mine.first; i < mine.last; i += args.last_block - args.first_block) {
@@ -254,7 +250,7 @@ class Linear {
     });
   }
 
-  /// A few blocks at a time, to scratch, then their activation to the output.
+  /// In float, a few blocks at a time, to scratch, then their activation to the output.
   void multiply_activated() const {
     constexpr size_t kTogether = kernels::kPanelRows / kBlockRows;
     float* const some = panel();
@@ -329,26 +325,26 @@ size_t column_parts(const PackedWeight& weight, size_t threads) {
 WorkspaceNeeds LinearOp::needs(const Program& program, const kernels::Variant& kernels,
                                size_t threads) const {
   const Weight& matrix = program.weights[weight];
-  const size_t normed = norm.present() || rotated != 0 ? matrix.columns : 0;
   const PackedWeight packed = matrix.packed(nullptr);
   WorkspaceNeeds needs;
   needs.shrunk = shrunk_floats(low_rank);
   if (matrix.quantized()) {
     const size_t parts = gated ? 1 : column_parts(packed, threads);
-    const size_t tile = std::max(kernels.tile.mr, kMatvecRows);
+    const size_t rows =
+        norm.present() || rotated != 0 ? std::max(kernels.tile.mr, kMatvecRows) + 1 : 0;
     needs.columns = packed.columns;
     needs.sums = parts > 1 ? parts * kMatvecRows * packed.blocks() * kBlockRows : 0;
-    needs.scratch =
-        std::max(kernels::linear_scratch_bytes(packed.columns), tile * normed * sizeof(float));
+    needs.scratch = std::max(kernels::linear_scratch_bytes(packed.columns),
+                             rows * matrix.columns * sizeof(float));
   } else {
-    needs.normed_columns = normed;
+    needs.normed_columns = norm.present() ? matrix.columns : 0;
   }
   if (convolves()) {
     const size_t rows = std::max(most_float_tile_rows(matrix.columns + matrix.rows), kFewFloatRows);
     needs.scratch =
         WindowParts::bytes(window, static_cast<size_t>(matrix.columns / window.taps()), rows);
   }
-  if (gated || activates()) {
+  if (gated || (activates() && !matrix.quantized())) {
     needs.scratch = kernels::round_up(needs.scratch, kernels::kLineBytes) +
                     kMatvecRows * kMatvecPairs * kPairBytes;
     needs.scratch_per_row = kPairBytes;

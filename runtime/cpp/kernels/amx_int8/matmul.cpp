@@ -157,12 +157,16 @@ class PanelProduct {
   }
 
   void finish(size_t m, const int32_t* sums) const {
-    for (size_t tile = 0; tile < kRowTiles && m + tile * kTileRows < rows_.last; ++tile)
+    with_activation_if_any(args_.activation, [&](auto activation) {
       for (size_t b = 0; b < kBlocks; ++b) {
-        const size_t first = m + tile * kTileRows;
-        store_sums(args_, first, std::min(kTileRows, rows_.last - first), block_ + b,
-                   sums + (tile * kPanelBlocks + b) * kTileSums, kBlockRows, 0);
+        const BlockOutputs outputs(args_, block_ + b);
+        for (size_t r = 0; r < std::min(kRows, rows_.last - m); ++r) {
+          const size_t tile = r / kTileRows * kPanelBlocks + b;
+          outputs.store(m + r, load(sums + tile * kTileSums + r % kTileRows * kBlockRows), 0,
+                        activation);
+        }
       }
+    });
   }
 
   const LinearArgs& args_;

@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/avx512vnni/dot.h"
 #include "kernels/avx512vnni/outputs.h"
@@ -19,9 +20,10 @@ constexpr size_t kStep = kTile.mr * kTile.kr;  // bytes of a tile for 4 columns
 /// kCount of a tile's rows times a panel's kBlocks * 16, all in registers, for steps of 4 columns.
 /// Four activations are broadcast to a register: as memory operands they would need twice the
 /// loads, more than the CPU's ports can do.
-template <size_t kBlocks, size_t kCount>
+/// \param meanwhile other work, called every few steps: products leave most ports to it.
+template <size_t kBlocks, size_t kCount, typename Meanwhile>
 [[gnu::always_inline]] inline void multiply(const int8_t* x, const uint8_t* panel, size_t columns,
-                                            __m512i (&acc)[kBlocks][kCount]) {
+                                            __m512i (&acc)[kBlocks][kCount], Meanwhile meanwhile) {
   constexpr size_t kSteps = kColumnStep / 8;  // fewer counters to keep per product
   for (; columns > 0; columns -= 4 * kSteps) {
     unrolled<kSteps>([&](auto step) [[gnu::always_inline]] {
@@ -37,6 +39,7 @@ template <size_t kBlocks, size_t kCount>
     });
     x += kSteps * kStep;
     panel += kSteps * kPanelStep;
+    meanwhile();
   }
 }
 
@@ -56,27 +59,79 @@ struct RowRange {
   size_t last;
 };
 
+/// The sums of a tile, which become outputs while the next tile is multiplied. An activation is too
+/// long a chain for that: the processor would run out of registers for what is under way.
+template <size_t kBlocks, typename Activation>
+class TileOutputs {
+ public:
+  TileOutputs(const BlockOutputs (&blocks)[kBlocks], Activation activation)
+      : blocks_(blocks), activation_(activation) {}
+
+  /// Takes the sums of `count` rows from `m` on, where none are left.
+  [[gnu::always_inline]] void take(size_t m, size_t count, const __m512i (&acc)[kBlocks][kRows]) {
+    unrolled<kBlocks>([&](auto b) { unrolled<kRows>([&](auto r) { sums_[r][b] = acc[b][r]; }); });
+    first_ = m;
+    next_ = 0;
+    count_ = count * kBlocks;
+    if constexpr (!kWaits) {
+      store_rest();
+    } else {
+      for (size_t r = 0; r < count; ++r)
+        for (const BlockOutputs& block : blocks_) block.prefetch(m + r);
+    }
+  }
+  /// Stores the outputs of a row and block, if one is left.
+  [[gnu::always_inline]] void store_next() {
+    if (next_ == count_ || !kWaits) return;
+    store_one();
+  }
+  void store_rest() {
+    while (next_ < count_) store_one();
+  }
+
+ private:
+  static constexpr bool kWaits = std::is_same_v<Activation, Unchanged>;
+  static constexpr int32_t kSurplus = 128;
+
+  [[gnu::always_inline]] void store_one() {
+    const size_t row = next_ / kBlocks, block = next_ % kBlocks;
+    blocks_[block].store(first_ + row, sums_[row][block], kSurplus, activation_);
+    ++next_;
+  }
+  const BlockOutputs (&blocks_)[kBlocks];
+  const Activation activation_;
+  __m512i sums_[kRows][kBlocks];
+  size_t first_ = 0, next_ = 0, count_ = 0;
+};
+
 /// Multiplies a range's tiles of activations with a panel of value + 128.
-template <size_t kBlocks>
-void multiply_tiles(const LinearArgs& args, size_t first_block, RowRange range) {
+template <size_t kBlocks, typename Activation>
+[[gnu::noinline]] void multiply_tiles(const LinearArgs& args, const BlockOutputs (&blocks)[kBlocks],
+                                      RowRange range, Activation activation) {
+  TileOutputs<kBlocks, Activation> outputs(blocks, activation);
   for (size_t m = range.first; m < range.last; m += kRows) {
-    const size_t count = std::min(kRows, args.x.rows - m);
-    for (size_t r = 0; r < count; ++r)
-      for (size_t b = 0; b < kBlocks; ++b)
-        __builtin_prefetch(args.y + (m + r) * args.y_stride + (first_block + b) * kBlockRows, 1);
     __m512i acc[kBlocks][kRows];
     unrolled<kBlocks>(
         [&](auto b) { unrolled<kRows>([&](auto r) { acc[b][r] = _mm512_setzero_si512(); }); });
-    multiply<kBlocks, kRows>(args.x.values + m * args.x.columns, args.scratch, args.x.columns, acc);
-    const Totals totals(acc);
-    for (size_t b = 0; b < kBlocks; ++b)
-      store_sums(args, m, count, first_block + b,
-                 reinterpret_cast<const int32_t*>(totals.of[0] + b), kBlocks * kBlockRows, 128);
+    multiply<kBlocks, kRows>(args.x.values + m * args.x.columns, args.scratch, args.x.columns, acc,
+                             [&]() [[gnu::always_inline]] { outputs.store_next(); });
+    outputs.store_rest();
+    outputs.take(m, std::min(kRows, args.x.rows - m), acc);
   }
+  outputs.store_rest();
+}
+
+/// Multiplies a range's tiles with the panel of some blocks. Not a template of how they are
+/// unpacked, as activations already make many of it.
+template <size_t kBlocks>
+[[gnu::noinline]] void multiply_panel(const LinearArgs& args, const BlockOutputs (&blocks)[kBlocks],
+                                      RowRange range) {
+  with_activation_if_any(args.activation,
+                         [&](auto activation) { multiply_tiles(args, blocks, range, activation); });
 }
 
 /// Bytes of activations that stay in the second-level cache together with a panel.
-constexpr size_t kResidentBytes = size_t{1} << 20;
+constexpr size_t kResidentBytes = size_t{1} << 21;
 
 /// Unpacks panel after panel and multiplies it, for as many rows at a time as stay in the cache.
 /// `unpack(packed, panel)` unpacks one block.
@@ -91,10 +146,10 @@ void matmul(const LinearArgs& args, Unpack unpack) {
       const uint8_t* packed = args.weight.data + block * layout.bytes;
       unpack(packed, args.scratch);
       if (block + 1 == args.last_block) {
-        multiply_tiles<1>(args, block, range);
+        multiply_panel<1>(args, {{args, block}}, range);
       } else {
         unpack(packed + layout.bytes, args.scratch + kLineBytes);
-        multiply_tiles<kPanelBlocks>(args, block, range);
+        multiply_panel<kPanelBlocks>(args, {{args, block}, {args, block + 1}}, range);
       }
     }
   }
@@ -126,7 +181,7 @@ void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_
         sum += offset_bias<kOffset>(bias[step * kRows + r]);
       unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] { acc[b][r] = _mm512_set1_epi32(sum); });
     });
-    multiply<kBlocks, kHalf>(x, panel, group_size, acc);
+    multiply<kBlocks, kHalf>(x, panel, group_size, acc, [] {});
     x += group_size / 4 * kStep;
     panel += group_size / 4 * kPanelStep;
     unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {

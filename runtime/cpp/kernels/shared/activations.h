@@ -95,4 +95,15 @@ void with_activation(Function function, Run run) {
   }
 }
 
+struct Unchanged {
+  F32x16 operator()(F32x16 x) const { return x; }
+};
+
+/// The same; without an activation with Unchanged.
+template <typename Run>
+void with_activation_if_any(Function function, Run run) {
+  if (!is_activation(function)) return run(Unchanged());
+  with_activation(function, run);
+}
+
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -57,8 +57,7 @@ void all_windows(const DepthwiseArgs& args, Activation activation) {
 }  // namespace
 
 void depthwise(const DepthwiseArgs& args) {
-  if (!is_activation(args.activation)) return all_windows(args, [](F32x16 sum) { return sum; });
-  with_activation(args.activation, [&](auto activation) { all_windows(args, activation); });
+  with_activation_if_any(args.activation, [&](auto activation) { all_windows(args, activation); });
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

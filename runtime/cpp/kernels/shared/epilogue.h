@@ -5,29 +5,35 @@
 
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/kernels.h"
+#include "kernels/shared/activations.h"
+#include "kernels/shared/lanes.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 
-/// store_outputs() for the last block of a weight, of fewer than 16 rows.
-template <typename Args>
-[[gnu::noinline]] void store_some_outputs(const Args& args, float* to, size_t n, F32x16 y) {
-  float outputs[kBlockRows];
-  store(outputs, y);
-  for (size_t i = 0; n + i < args.weight.rows; ++i) {
-    float value = outputs[i];
-    if (args.bias != nullptr) value += args.bias[n + i];
-    if (args.accumulate) value += to[i];
-    to[i] = value;
-  }
+/// Out of line, as most linears have none.
+[[gnu::noinline]] inline F32x16 activated(Function activation, F32x16 y) {
+  with_activation(activation, [&](auto function) { y = function(y); });
+  return y;
 }
 
-/// Adds bias and the old values if requested, and stores the outputs of a block for row `m`.
-template <typename Args>
-inline void store_outputs(const Args& args, size_t m, size_t block, F32x16 y) {
+/// store_outputs() for the last block of a weight, of fewer than 16 rows.
+[[gnu::noinline]] inline void store_some_outputs(const LinearArgs& args, float* to, size_t n,
+                                                 F32x16 y) {
+  const size_t count = args.weight.rows - n;
+  if (args.bias != nullptr) y = add(y, load_some(args.bias + n, count));
+  if (args.activation != Function::kAdd) y = activated(args.activation, y);
+  if (args.accumulate) y = add(y, load_some(to, count));
+  store_some(to, y, count);
+}
+
+/// Adds bias and the old values and activates, where requested, and stores the outputs of a block
+/// for row `m`.
+inline void store_outputs(const LinearArgs& args, size_t m, size_t block, F32x16 y) {
   const size_t n = block * kBlockRows;
   float* to = args.y + m * args.y_stride + n;
   if (n + kBlockRows > args.weight.rows) return store_some_outputs(args, to, n, y);
   if (args.bias != nullptr) y = add(y, load(args.bias + n));
+  if (args.activation != Function::kAdd) y = activated(args.activation, y);
   if (args.accumulate) y = add(y, load(to));
   store(to, y);
 }

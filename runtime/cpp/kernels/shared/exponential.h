@@ -70,13 +70,12 @@ inline F32x16 exponential2(F32x16 x) {
   return add_exponent(p, shifted);
 }
 
-/// 255 * 2^x with a relative error below 2^-13, for x in [-125, 0]; below, and for a NaN, as for
-/// -125. As exponential2(), with the polynomial of degree 3: enough for what is rounded to a byte.
-inline F32x16 exponential2_bytes(F32x16 x) {
+/// 255 * 2^(x * scale) with a relative error below 2^-13, for x * scale in [-125, 0]. As
+/// exponential2(), with the polynomial of degree 3: enough for what is rounded to a byte.
+inline F32x16 exponential2_bytes(F32x16 x, F32x16 scale) {
   const F32x16 shift = broadcast(0x1.8p+23f);
-  x = max(x, broadcast(-125.0f));
-  const F32x16 shifted = add(x, shift);
-  const F32x16 r = sub(x, sub(shifted, shift));
+  const F32x16 shifted = fused(x, scale, shift);
+  const F32x16 r = fused(x, scale, sub(shift, shifted));
   constexpr float kMinimax[] = {0x1.eeed3cp+5f, 0x1.619028p+7f, 0x1.fdf69cp+7f};
   F32x16 p = broadcast(0x1.c23368p+3f);
   for (float coefficient : kMinimax) p = fused(p, r, broadcast(coefficient));

@@ -110,11 +110,30 @@ int32_t quantize_step(const float* x, size_t columns, const Mapping& mapping, in
   return total;
 }
 
-/// Where kColumnStep bytes of a row, from column k on, are stored.
+/// Where bytes of a row are stored: quantized_offset() without divisions by what is not constant.
 template <size_t kKr>
-int8_t* place(size_t row, size_t k, const QuantizedRows& out) {
-  return out.values + quantized_offset(row, k, out.columns, {out.tile.mr, kKr});
-}
+class RowPlaces {
+ public:
+  RowPlaces(size_t row, const QuantizedRows& out)
+      : tile_(out.values + row / out.tile.mr * out.tile.mr * out.columns),
+        in_tile_(row % out.tile.mr),
+        columns_(out.columns),
+        mr_(out.tile.mr) {}
+
+  /// That of kColumnStep bytes from column k on.
+  int8_t* at(size_t k) const {
+    return tile_ + quantized_offset(0, k, columns_, {mr_, kKr}) + in_tile_ * width(k);
+  }
+
+ private:
+  size_t width(size_t k) const {
+    const size_t left = columns_ - k / kKr * kKr;
+    return left < kKr ? left : kKr;
+  }
+
+  int8_t* const tile_;
+  const size_t in_tile_, columns_, mr_;
+};
 
 /// Stores kColumnStep bytes there, kPiece at a time.
 template <size_t kPiece>
@@ -135,16 +154,21 @@ void quantize_rows(const QuantizeArgs& args) {
     float* group_scales = nullptr;
     if (group_steps > 0)
       group_scales = out.group_scales + row / mr * mr * (steps / group_steps) + row % mr;
+    const RowPlaces<kKr> places(row, out);
     if (row >= out.rows) {
       std::memset(bytes, 0, sizeof bytes);
       for (size_t step = 0; step < steps; ++step) {
         group_bias[step * mr] = 0;
-        scatter<kPiece>(bytes, mr, place<kKr>(row, step * kColumnStep, out));
+        scatter<kPiece>(bytes, mr, places.at(step * kColumnStep));
         if (group_steps > 0) group_scales[step / group_steps * mr] = 0.0f;
       }
       continue;
     }
     const float* x = args.x + row * args.x_stride;
+    if (args.rotated != 0) {
+      hadamard(x, args.x_columns, args.rotated, args.scratch);
+      x = args.scratch;
+    }
     Mapping mapping{};
     if (group_steps == 0) mapping = choose_mapping(x, args.x_columns);
     int32_t total = 0;
@@ -155,7 +179,7 @@ void quantize_rows(const QuantizeArgs& args) {
         mapping = choose_symmetric(x + (left > 0 ? k : 0), std::min(left, out.group_size));
         group_scales[step / group_steps * mr] = mapping.scale;
       }
-      int8_t* const to = place<kKr>(row, k, out);
+      int8_t* const to = places.at(k);
       int8_t* const whole = kKr < kColumnStep ? bytes : to;
       const int32_t step_sum = quantize_step(x + (left > 0 ? k : 0), left, mapping, whole);
       group_bias[step * mr] = -7 * step_sum;

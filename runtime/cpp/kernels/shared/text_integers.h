@@ -49,7 +49,7 @@ class IntegerQueries {
                    store(reinterpret_cast<int32_t*>(queries_ + line * kWidth * kCacheFour) + kFirst,
                          fours);
                  });
-      store(scales_ + kFirst, mul(load(scales_ + kFirst), scale));
+      store(scales_ + kFirst, max(mul(load(scales_ + kFirst), scale), broadcast(kLeastScale)));
       store(sums_ + kFirst, broadcast(0.0f));
       store(largest_ + kFirst, broadcast(kLeast));
     });
@@ -73,11 +73,12 @@ class IntegerQueries {
       });
     }
     unrolled<kVectors>([&](auto v) {
+      const F32x16 scale = load(scales_ + v * kLanes);
       const F32x16 old = load(largest_ + v * kLanes), most = max(largest[v], old);
       store(largest_ + v * kLanes, most);
-      before[v] = exponential2(sub(old, most));
+      before[v] = exponential2(mul(sub(old, most), scale));
       // What exponential2() has at its lower end is nothing.
-      factor[v] = sub(exponential2(sub(largest[v], most)), broadcast(0x1p-125f));
+      factor[v] = sub(exponential2(mul(sub(largest[v], most), scale)), broadcast(0x1p-125f));
     });
     weigh(positions, largest, before, factor);
     add_values(tile, positions, before, factor);
@@ -95,16 +96,15 @@ class IntegerQueries {
   }
 
  private:
-  /// Scores that are not seen, and what is below all others.
+  /// Scores, before the query's scale, that are not seen, and what is below all others.
   static constexpr float kHidden = -0x1p+120f, kLeast = -0x1p+110f;
+  /// Of a query: with it, the difference of these is still beyond what exponential2() tells apart.
+  static constexpr float kLeastScale = 0x1p-100f;
 
   [[gnu::noinline]] void score(const TextTile& tile, size_t positions,
                                F32x16 (&largest)[kVectors]) {
-    F32x16 scales[kVectors], most[kVectors];
-    unrolled<kVectors>([&](auto v) {
-      scales[v] = load(scales_ + v * kLanes);
-      most[v] = broadcast(kHidden);
-    });
+    F32x16 most[kVectors];
+    unrolled<kVectors>([&](auto v) { most[v] = broadcast(kHidden); });
     const int32_t* sums = tile.key_sums();
     const float* key_scales = tile.key_scales();
     multiply_all_fours<kSums / kVectors, kVectors>(
@@ -113,7 +113,7 @@ class IntegerQueries {
         [&](size_t p, const I32x16(&acc)[kVectors]) [[gnu::always_inline]] {
           const F32x16 key_scale = broadcast(key_scales[p]);
           unrolled<kVectors>([&](auto v) {
-            const F32x16 score = mul(to_float(acc[v]), mul(key_scale, scales[v]));
+            const F32x16 score = mul(to_float(acc[v]), key_scale);
             store(scores_ + p * kWidth + v * kLanes, score);
             most[v] = max(score, most[v]);
           });
@@ -128,12 +128,14 @@ class IntegerQueries {
       unrolled<kVectors>(
           [&](auto v) { store(scores_ + p * kWidth + v * kLanes, broadcast(kHidden)); });
     unrolled<kVectors>([&](auto v) {
+      const F32x16 scale = load(scales_ + v * kLanes), lowest = div(broadcast(-125.0f), scale);
       F32x16 sum = broadcast(0.0f);
       for (size_t p = 0; p < positions; p += kCacheFour) {
         I32x16 four[kCacheFour];
         unrolled<kCacheFour>([&](auto i) {
           const F32x16 score = load(scores_ + (p + i) * kWidth + v * kLanes);
-          const F32x16 weight = exponential2_bytes(sub(score, largest[v]));
+          const F32x16 below = max(sub(score, largest[v]), lowest);
+          const F32x16 weight = exponential2_bytes(below, scale);
           sum = add(sum, weight);
           four[i] = round_to_int(weight);
         });

@@ -30,7 +30,7 @@ constexpr Tile kPlainRows = {1, 4};
 
 bool is_supported(const Variant& variant) { return (variant.required & ~cpu_features()) == 0; }
 
-enum class Epilogue { kPlain, kBias, kAccumulate };
+enum class Epilogue { kPlain, kBias, kAccumulate, kActivation };
 
 struct Shape {
   size_t rows, outputs, columns, group_size;
@@ -44,6 +44,7 @@ std::vector<float> run(const Variant& variant, WeightFormat format, const Shape&
   LinearArgs args = problem.args();
   if (epilogue != Epilogue::kPlain) args.bias = problem.bias();
   args.accumulate = epilogue == Epilogue::kAccumulate;
+  if (epilogue == Epilogue::kActivation) args.activation = Function::kGeluTanh;
   const LinearFunction* kernels = matmul ? variant.matmul : variant.matvec;
   const size_t blocks = args.last_block;
   // In two calls, as two threads would.
@@ -80,6 +81,25 @@ bool odd_shapes() {
     for (size_t outputs : {1, 15, 16, 17, 33, 50, 64})
       for (size_t columns : {32, 96, 100, 257})
         if (!check({rows, outputs, columns, 32}, Fill::kRandom, Epilogue::kPlain)) return false;
+  return true;
+}
+
+/// Sums and outputs of a partial block too, each of which has its own way to an activation; it is
+/// what activate() makes of the outputs without one.
+bool activations() {
+  for (size_t rows : {1, 4, 13, 25})
+    for (size_t outputs : {16, 33, 64}) {
+      const Shape shape{rows, outputs, 96, 32};
+      if (!check(shape, Fill::kRandom, Epilogue::kActivation)) return false;
+      std::vector<float> y =
+          run(scalar::kVariant, WeightFormat::kInt8, shape, true, Fill::kRandom, Epilogue::kBias);
+      scalar::kVariant.activate(
+          {Function::kGeluTanh, y.data(), outputs, rows, outputs, y.data(), outputs});
+      if (!equal_bits(run(scalar::kVariant, WeightFormat::kInt8, shape, true, Fill::kRandom,
+                          Epilogue::kActivation),
+                      y))
+        return expect(false, "the activation of the outputs");
+    }
   return true;
 }
 
@@ -274,15 +294,11 @@ bool float_weights() {
   return true;
 }
 
-constexpr Case kCases[] = {{"odd_shapes", odd_shapes},
-                           {"whole_tiles", whole_tiles},
-                           {"groups", groups},
-                           {"extremes", extremes},
-                           {"most_columns", most_columns},
-                           {"many_rows", many_rows},
-                           {"column_parts", column_parts},
-                           {"definition", definition},
-                           {"float_weights", float_weights}};
+constexpr Case kCases[] = {{"odd_shapes", odd_shapes},   {"activations", activations},
+                           {"whole_tiles", whole_tiles}, {"groups", groups},
+                           {"extremes", extremes},       {"most_columns", most_columns},
+                           {"many_rows", many_rows},     {"column_parts", column_parts},
+                           {"definition", definition},   {"float_weights", float_weights}};
 
 }  // namespace
 

@@ -37,7 +37,8 @@ struct Quantized {
 
 /// \param group_size 0: each row as a whole.
 Quantized quantize(const Variant& variant, const std::vector<float>& x, size_t rows, Tile tile,
-                   size_t group_size = 0) {
+                   size_t group_size = 0, size_t rotated = 0) {
+  std::vector<float> scratch(x.size() / rows);
   const size_t columns = x.size() / rows;
   const size_t stored = stored_columns(WeightFormat::kInt8Groups, columns, group_size);
   const size_t padded_rows = round_up(rows, tile.mr);
@@ -49,7 +50,9 @@ Quantized quantize(const Variant& variant, const std::vector<float>& x, size_t r
                     columns,
                     columns,
                     {result.values.data(), result.params.data(), result.group_bias.data(),
-                     result.group_scales.data(), rows, stored, tile, group_size}});
+                     result.group_scales.data(), rows, stored, tile, group_size},
+                    rotated,
+                    scratch.data()});
   return result;
 }
 
@@ -124,6 +127,23 @@ bool tiles() {
   return true;
 }
 
+/// Rows that it rotates are those that hadamard() rotates.
+bool rotated() {
+  constexpr size_t kRows = 13, kColumns = 192;
+  const std::vector<float> x = random_rows(kRows, kColumns);
+  for (const Variant* variant : all_variants()) {
+    if ((variant->required & ~cpu_features()) != 0) continue;
+    for (size_t block : {16, 32, 64}) {
+      std::vector<float> before(x.size());
+      variant->hadamard(x.data(), x.size(), block, before.data());
+      if (!(quantize(*variant, x, kRows, variant->tile, 0, block) ==
+            quantize(*variant, before, kRows, variant->tile)))
+        return expect(false, "the bytes of rotated rows");
+    }
+  }
+  return true;
+}
+
 /// Each group by itself, symmetric; zeros below the last row and behind the last column.
 bool groups() {
   constexpr size_t kRows = 5, kColumns = 150, kGroup = 32;
@@ -186,11 +206,8 @@ int print_row(const char* path) {
   return 0;
 }
 
-constexpr Case kCases[] = {{"shapes", shapes},
-                           {"odd_numbers", odd_numbers},
-                           {"tiles", tiles},
-                           {"groups", groups},
-                           {"sums", sums}};
+constexpr Case kCases[] = {{"shapes", shapes},   {"odd_numbers", odd_numbers}, {"tiles", tiles},
+                           {"rotated", rotated}, {"groups", groups},           {"sums", sums}};
 
 }  // namespace
 
