@@ -80,8 +80,6 @@ def sweep(name: str, directory: Path) -> list[str]:
 
 @torch.no_grad()
 def _measured(name: str, exported: Mapping[str, Exported]) -> dict[str, str]:
-    from executorch.extension.pybindings.portable_lib import _unsafe_reset_threadpool
-
     module, inputs = modules.make_named(name)
     want = module(*inputs)
     runs: dict[str, Run] = {}
@@ -91,7 +89,6 @@ def _measured(name: str, exported: Mapping[str, Exported]) -> dict[str, str]:
         assert run is not None, "build first: python -m runtime build"
         runs[side] = run
         errors[side] = difference(want, run(inputs)[0])
-    _unsafe_reset_threadpool(1)
     times: dict[str, list[float]] = {side: [] for side in runs}
     end = time.perf_counter() + _SECONDS
     while time.perf_counter() < end:
@@ -111,6 +108,9 @@ def _measured(name: str, exported: Mapping[str, Exported]) -> dict[str, str]:
 
 def main(names: list[str]) -> int:
     silence_known_noise()
+    from executorch.extension.pybindings.portable_lib import _unsafe_reset_threadpool
+
+    _unsafe_reset_threadpool(1)  # before anything runs
     print("| class | ours: error | calls | left | ms | theirs: error | calls | left | ms | ratio |")
     print("|" + "---|" * 10, flush=True)
     for name in names or list(modules.MODULES):
