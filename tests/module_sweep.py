@@ -108,9 +108,6 @@ def _measured(name: str, exported: Mapping[str, Exported]) -> dict[str, str]:
 
 def main(names: list[str]) -> int:
     silence_known_noise()
-    from executorch.extension.pybindings.portable_lib import _unsafe_reset_threadpool
-
-    _unsafe_reset_threadpool(1)  # before anything runs
     print("| class | ours: error | calls | left | ms | theirs: error | calls | left | ms | ratio |")
     print("|" + "---|" * 10, flush=True)
     for name in names or list(modules.MODULES):
