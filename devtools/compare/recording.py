@@ -17,11 +17,14 @@ from devtools.profile.stack import own_stack
 
 # Names of one operation: as Python calls it, as the exported graph does.
 _ALIASES = {
+    "__getitem__": "slice",
     "flatten": "view",
+    "narrow": "slice",
     "reshape": "view",
     "unflatten": "view",
     "truediv": "div",
 }
+_PIECES = ("slice", "select")  # which compute nothing: what else the line computes is not theirs
 _DECORATION = re.compile(r"^_*r?(add|sub|mul|truediv|pow|matmul)_*$")
 
 
@@ -122,7 +125,8 @@ class Recorder(TorchFunctionMode):
 
     def find(self, place: Place, like: Callable[[Tensor], bool]) -> Tensor | None:
         """Returns what was computed at a place: by that operator; else by the line's last similar
-        operator; else, if another module replaces the innermost one, what that returned."""
+        operator, for a piece of a tensor another piece; else, if another module replaces the
+        innermost one, what that returned."""
         exact = self.values.get(place)
         if exact is not None and like(exact):
             return exact
@@ -130,6 +134,7 @@ class Recorder(TorchFunctionMode):
             value
             for other, value in self.values.items()
             if other.of_any_operator() == place.of_any_operator()
+            and (place.operator not in _PIECES or other.operator in _PIECES)
         ]
         if on_line:
             return next(filter(like, reversed(on_line)), None)

@@ -81,10 +81,11 @@ def read_imatrix(path: Path) -> Imatrix:
 
 def _read_gguf(path: Path) -> Imatrix:
     file = GgufFile(path)
-    if file.metadata.get("general.type") != "imatrix":
+    type = file.metadata.get("general.type", "model")  # which older ones do not tell
+    if type != "imatrix":
         raise ExportError(
-            f"{path} is a GGUF file of type {file.metadata.get('general.type')!r}, no importance "
-            "matrix; name the file that llama-imatrix wrote."
+            f"{path} is a GGUF file of type {type!r}, no importance matrix; name the file that "
+            "llama-imatrix wrote."
         )
     tensors = {}
     for name in file.tensors:

@@ -73,7 +73,7 @@ def stored(_: TowerSpec, name: str) -> Stored:
 
 
 PARTS = ("vision_tower", "multi_modal_projector")  # of a checkpoint
-FAMILY: Family[TowerSpec] = Family("gemma_sight", spec, stored)
+FAMILY: Family[TowerSpec] = Family("gemma_sight", spec, stored, siglip.is_unread)
 
 
 class Connector(nn.Module):

@@ -1,6 +1,7 @@
 """SigLIP and what leads from it into a language model, as in SmolVLM and Idefics3: a picture's
 patches, layers of attention among all of them, and a projection of squares of patches."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -164,8 +165,14 @@ def stored(_: TowerSpec, name: str) -> Stored:
     return Stored((f"model.{name}",))
 
 
+def is_unread(_: object, name: str) -> bool:
+    """Whether it is of the head that pools a picture into one row, which no language model reads,
+    and transformers stores unless vision_use_head is false."""
+    return re.search(r"\bvision_(model|tower)\.head\.", name) is not None
+
+
 PARTS = ("vision_model", "connector")  # of a checkpoint, by their names below model.
-FAMILY: Family[TowerSpec] = Family("siglip", spec, stored)
+FAMILY: Family[TowerSpec] = Family("siglip", spec, stored, is_unread)
 
 
 class Attention(nn.Module):

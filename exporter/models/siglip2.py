@@ -13,7 +13,14 @@ from exporter.errors import ExportError
 from exporter.models.families import language_fields
 from exporter.models.family import Family
 from exporter.models.fields import count, flag, refuse
-from exporter.models.siglip import ACTIVATIONS, SightSpec, Siglip, read_image_token, read_layers
+from exporter.models.siglip import (
+    ACTIVATIONS,
+    SightSpec,
+    Siglip,
+    is_unread,
+    read_image_token,
+    read_layers,
+)
 from exporter.models.tensor_layout import Stored
 
 _DEFAULTS: Mapping[str, Any] = {  # of transformers, which stores no others' values
@@ -108,7 +115,7 @@ def stored(_: TowerSpec, name: str) -> Stored:
 
 
 PARTS = ("vision_tower", "multi_modal_projector")  # of a checkpoint, by their names below model.
-FAMILY: Family[TowerSpec] = Family("siglip2", spec, stored)
+FAMILY: Family[TowerSpec] = Family("siglip2", spec, stored, is_unread)
 
 
 class Embeddings(nn.Module):

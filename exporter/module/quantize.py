@@ -251,6 +251,9 @@ def _note(
     texts += [
         f"In float, because {why}: {_listed(names)}." for why, names in reasons.items() if names
     ]
+    steps = [name for name, part in made.module.named_modules() if isinstance(part, nn.RNNBase)]
+    if steps:
+        texts.append(f"Recurrent layers stay in float: {_listed(steps)}.")
     if quality.changed:
         worst = _listed([name for name, _ in ranked if name not in kept])
         texts.append(

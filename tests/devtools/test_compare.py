@@ -327,10 +327,25 @@ def test_a_recorder_keeps_each_operator_of_each_line() -> None:
     assert recorder.find(Place("top", "other.py", 1, "add", 0), lambda value: True) is None
 
 
+def test_a_piece_is_no_other_value_of_its_line() -> None:
+    class Cut(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([x, -x], 1)[:, :2] + x
+
+    recorder, module = Recorder(), Cut()
+    with recorder.watching(module, "cut"):
+        module(torch.ones(1, 2))
+    (line,) = {(p.file, p.line) for p in recorder.values}
+    for name, count in (("slice", 0), ("slice", 1), ("select", 0)):
+        found = recorder.find(Place("cut", *line, name, count), lambda value: True)
+        assert found is not None and torch.equal(found, torch.ones(1, 2))
+
+
 @pytest.mark.parametrize(
     ("name", "plain"),
     [
         ("aten.view_copy.default", "view"),
+        ("__getitem__", "slice"),
         ("flatten", "view"),
         ("__add__", "add"),
         ("rmul", "mul"),

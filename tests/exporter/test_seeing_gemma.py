@@ -23,7 +23,7 @@ from support.tiers import checked, soaked_rows
 
 from exporter.errors import ExportError
 from exporter.file.pte import read_blob
-from exporter.models import gemma_sight
+from exporter.models import gemma_sight, siglip, siglip2
 from exporter.seeing.picture_blob import PICTURE
 from runtime import Chat, Engine, Program, Runner, RunnerError
 from runtime.pictures import picture_tiles
@@ -233,3 +233,12 @@ def test_fields_that_are_not_stored_are_those_of_transformers() -> None:
     sparse["vision_config"] = {"model_type": "siglip_vision_model", "image_size": 256}
     whole = transformers.AutoConfig.for_model(**sparse).to_dict()
     assert gemma_sight.FAMILY.spec(sparse) == gemma_sight.FAMILY.spec(whole)
+
+
+def test_the_head_that_pools_a_picture_is_not_read() -> None:
+    spec: Any = None  # they are not asked
+    for family in (gemma_sight.FAMILY, siglip.FAMILY, siglip2.FAMILY):
+        for tower in ("vision_tower", "model.vision_tower.vision_model", "model.vision_model"):
+            assert family.is_unread(spec, f"{tower}.head.attention.in_proj_weight")
+        assert not family.is_unread(spec, "model.vision_tower.encoder.layers.0.mlp.fc1.weight")
+        assert not family.is_unread(spec, "lm_head.weight")

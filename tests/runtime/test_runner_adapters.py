@@ -189,7 +189,8 @@ def test_sessions_belong_to_an_adapter(cpp_build: Path, pte: Path, tmp_path: Pat
         reader.restore(path)
     assert str(refused.value) == (
         f"cannot restore the session {path}: the saved KV cache was computed with the adapter a, "
-        "and the current cache has the adapter b: choose the same adapter first, or save another"
+        "and the current cache has the adapter b: choose the same adapter first, or begin another "
+        "session"
     )
     assert reader.length == 10
     reader.adapter = "a"

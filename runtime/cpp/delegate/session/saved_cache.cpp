@@ -153,7 +153,7 @@ Status Session::restore(const void* data, size_t size) {
   if (saved != adapter()) {
     return Status::error("the saved KV cache was computed with " + describe_adapter(saved) +
                          ", and the current cache has " + describe_adapter(adapter()) +
-                         ": choose the same adapter first, or save another");
+                         ": choose the same adapter first, or begin another session");
   }
   if (std::memcmp(bytes + kFactsAt, expected.data() + kFactsAt, expected.size() - kFactsAt) != 0) {
     return Status::error(
