@@ -2,8 +2,8 @@
 
 Seen with ExecuTorch 1.5.1: exp, maximum, minimum and pools lose a NaN; sqrt, rsqrt, log and ceil
 are wrong at the ends of their range, such as sqrt(inf) = NaN and rsqrt(0) = NaN; sin and cos beyond
-1e38; a bilinear resize steps by the ratio of the sizes where torch steps by 1 / scale_factor. Its
-lowering drops copies, and then fails where a call gives back one value twice.
+1e38; a bilinear resize steps by the ratio of the sizes where torch steps by 1 / scale_factor.
+Lowering drops copies, and then fails where a call gives back one value twice.
 """
 
 from collections.abc import Collection, Iterable

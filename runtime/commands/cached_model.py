@@ -72,7 +72,7 @@ def _damage(file: Path) -> str | None:
     """What is wrong with a file; None if nothing, or if it is the one that was last checked: to
     read one of 4.5 GB takes more than a second."""
     try:
-        if _checked(file).read_text() == _stamp(file):
+        if _checked(file).read_bytes() == _stamp(file):
             return None
     except OSError:
         pass
@@ -88,17 +88,17 @@ def _damage(file: Path) -> str | None:
 
 def _keep_as_checked(file: Path) -> None:
     with suppress(OSError):  # then it is checked again
-        _checked(file).write_text(_stamp(file))
+        _checked(file).write_bytes(_stamp(file))
 
 
 def _checked(file: Path) -> Path:
     return file.with_suffix(".checked")
 
 
-def _stamp(file: Path) -> str:
+def _stamp(file: Path) -> bytes:
     """What a change of the file changes too."""
     fact = file.stat()
-    return f"{fact.st_size} {fact.st_mtime_ns} {fact.st_ino}"
+    return f"{fact.st_size} {fact.st_mtime_ns} {fact.st_ino}".encode()
 
 
 def _run(command: list[str], output: IO[bytes] | IO[str]) -> int:

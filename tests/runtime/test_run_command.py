@@ -154,6 +154,9 @@ def test_a_large_export_is_checked_once(
         os.utime(file, ns=(touched, touched))
         assert cached_model.exported("llama3", "rtn4", None, quiet=True) == file
     assert reads == [file, file]  # again only where the file is another
+    file.with_suffix(".checked").write_bytes(b"\xff")
+    assert cached_model.exported("llama3", "rtn4", None, quiet=True) == file
+    assert reads == [file] * 3
 
 
 def test_a_file_with_a_template_chats(cpp_build: Path, chat_pte: Path, cache: Path) -> None:
