@@ -9,7 +9,7 @@ from quant.errors import QuantError
 ROUNDINGS = ("nearest", "hqq", "awq", "gptq")
 SCALES = ("absmax", "closed", "searched")
 IMPORTANCES = ("diagonal", "inverse")
-DRIFTS = ("none", "gptaq", "qronos", "inputs", "residual")
+DRIFTS = ("none", "gptaq", "qronos", "inputs", "residual", "shrunk")
 ROTATED = (64, 32, 16)  # sizes of blocks: the first that divides the columns is taken
 ROTATIONS = ("none", "inputs", "hadamard", "learned")
 
@@ -35,9 +35,11 @@ class Method:
         drift: what is done about inputs that quantized layers have already moved
             (quant.rounding.drift): "none", "inputs" (least squares) or "residual" (least squares in
             which the last linear of a block also corrects the drift of the residual stream; one
-            that a norm follows is treated as with "inputs"); or, for comparison, "gptaq" and
+            that a norm follows is treated as with "inputs"); "shrunk", which is "residual" with a
+            share for each output, estimated from the text; or, for comparison, "gptaq" and
             "qronos".
-        drift_share: how much of the correction is applied, 0 .. 1; all of it overfits.
+        drift_share: how much of the correction is applied, 0 .. 1; all of it overfits. Read by
+            all but "none" and "shrunk".
         descent: sweeps of coordinate descent over integers and scales after GPTQ.
         int8_statistics: whether Hessians are of activations rounded as they are at run time.
         rotation: "none"; "inputs" (of each linear in a decoder layer, in blocks, at run time:
@@ -84,6 +86,8 @@ class Method:
         unread: tuple[str, ...] = ()
         if self.rounding != "gptq":
             unread = ("act_order", "drift", "drift_share", "descent")
+        elif self.drift == "shrunk":
+            unread = ("drift_share",)
         if self.rounding in ("nearest", "hqq"):
             unread += ("importance", "int8_statistics")
         return {name: value for name, value in asdict(self).items() if name not in unread}
@@ -113,6 +117,17 @@ class Method:
     def follows_calibration(self) -> bool:
         """Whether the calibration text goes through the layers as they are quantized."""
         return self.rounding in ("awq", "gptq")
+
+    @property
+    def follows_residual(self) -> bool:
+        """Whether the last linear of a block also corrects the drift of the residual stream."""
+        return self.drift in ("residual", "shrunk")
+
+    @property
+    def damp_percent(self) -> float:
+        """Of the Hessian's mean diagonal, what is added to the diagonal. More of it keeps GPTQ and
+        the corrections from overfitting the text, too."""
+        return 5.0 if self.drift == "shrunk" else 1.0
 
     @property
     def follows_float(self) -> bool:
@@ -146,6 +161,11 @@ def changed(method: Method, settings: Mapping[str, str]) -> Method:
         values[name] = _parsed(name, text, kinds[name])
     made = replace(method, **values)
     for name in values:
+        if name == "drift_share" and made.rounding == "gptq" and name not in made.settings:
+            raise QuantError(
+                "method drift_share has no effect with drift=shrunk, which estimates the shares; "
+                "leave it out, or take drift=residual."
+            )
         if name not in made.settings:
             raise QuantError(
                 f"method {name} has no effect with rounding={made.rounding}; leave it out, or take "

@@ -93,7 +93,8 @@ def allocate_bits(
     progress: ProgressCallback | None = None,
 ) -> Scheme:
     """The scheme of 4 bits with the types of its parts that cost the least KL within a budget. What
-    is outside the layers besides the two ends has 8 bits.
+    is outside the layers besides the two ends has 8 bits. Below 4 bits GPTQ's default is to shrink
+    its corrections, which overfit there.
 
     Args:
         model: on the meta device.
@@ -113,6 +114,8 @@ def allocate_bits(
     scheme = replace(scheme, head_bits=4, types=tuple(fixed.items()))
     enough = budget.even or _room(budget, model) >= _least(model, scheme, budget, _FOUR)
     fewest = _FOUR if enough else min(GRIDS)
+    if not enough and scheme.method is None and scheme.choice.rounding == "gptq":
+        scheme = replace(scheme, method=replace(scheme.choice, drift="shrunk"))
     types = types_of(scheme, budget.storage, fewest)
     parts = parts_of(model, scheme, budget.storage, budget.alignment, fewest)
     least = _least(model, scheme, budget, fewest)

@@ -99,7 +99,7 @@ class BlockSolver:
         described = self.block.block
         behind = described.after, described.times, described.sum_norm
         unchanged = behind == (None, None, None)
-        return self.scheme.choice.drift == "residual" and unchanged
+        return self.scheme.choice.follows_residual and unchanged
 
     def follow(self) -> Shards | None:
         """Runs the float stream through the float block; returns the inputs of its last linear, if
@@ -152,7 +152,7 @@ class BlockSolver:
             return statistics(inputs, reference, tokens, rows, columns, method, total, device)
 
     def wanted(self, inputs: Shards, statistics: Statistics) -> Tensor | None:
-        """Returns B of the residual stream, if the method uses it."""
+        """Returns B of the residual stream, as `residual_products`, if the method uses it."""
         reference, method = self.streams.reference, self.scheme.choice
         if reference is None or not self.aims_at_residual:
             return None
@@ -173,7 +173,8 @@ class BlockSolver:
                 yield added if bias is None else added - bias, inputs_of(shard_inputs)
 
         products = self.streams.total(
-            residual_products(pairs(shard), weight) for shard in range(len(inputs))
+            residual_products(pairs(shard), weight, method.drift == "shrunk")
+            for shard in range(len(inputs))
         )
         return products.mul_(2 / max(self.streams.hidden.tokens, 1))
 

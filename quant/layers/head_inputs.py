@@ -86,4 +86,4 @@ def head_statistics(
     hessian = hessian_of(gram(inputs, columns, device), tokens.numel())
     factor = inverse_factor(hessian, head_damp_percent(is_tied(model)), scheme.choice.act_order)
     importance = torch.where(hessian.diagonal() == 0, 0.0, 1 / factor.inverse_diagonal())
-    return Statistics(hessian, factor, importance, None, None)
+    return Statistics(hessian, factor, importance, None, None, tokens.numel())

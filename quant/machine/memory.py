@@ -89,7 +89,7 @@ def estimate_peak(
         tokens = calibration.numel() // ranks
         follows = scheme.choice.follows_float
         behind = any(block.after is not None for layer in layers for block in blocks_of(layer))
-        keeps_reference = follows and (behind or scheme.choice.drift != "residual")
+        keeps_reference = follows and (behind or not scheme.choice.follows_residual)
         # Of a block's last linear, whose inputs are kept as integers, and the float stream's.
         last = widest * (1 if scheme.choice.int8_statistics else _FLOAT)
         inputs = _FLOAT * hidden + last + (_FLOAT * widest if keeps_reference else 0)

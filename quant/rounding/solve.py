@@ -18,7 +18,14 @@ from quant.modules import QuantizedWeight
 from quant.rotation.inputs import rotate_blocks
 from quant.rounding.activations import Rounded, RuntimeInputs, rotated_codes
 from quant.rounding.descent import descend
-from quant.rounding.drift import aimed, corrected, correction, drift_products
+from quant.rounding.drift import (
+    aimed,
+    corrected,
+    correction,
+    drift_products,
+    shrunk_aim,
+    shrunk_correction,
+)
 from quant.rounding.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
 from quant.rounding.int8_gram import int8_gram
 from quant.rounding.nearest import closed_scales, search_scales
@@ -36,6 +43,7 @@ class Statistics:
         importance: float32 (columns,) for the search of scales.
         drift: D (columns, columns) against the float model's inputs; None without those, or where
             `correction` stands for it.
+        tokens: that the Hessian was summed over.
         carry: of GPTAQ; None with another method.
         correction: (columns, columns) of `quant.rounding.drift`, where weights of more rows than
             columns share it; else None.
@@ -46,6 +54,7 @@ class Statistics:
     importance: Tensor
     drift: Tensor | None
     carry: Tensor | None
+    tokens: int
     correction: Tensor | None = None
 
     @property
@@ -83,7 +92,7 @@ def statistics(
             gram((inputs_of(x).floats() for x in shard), columns, device) for shard in inputs
         )
     hessian = hessian_of(products, tokens)
-    factor = inverse_factor(hessian, act_order=method.act_order)
+    factor = inverse_factor(hessian, method.damp_percent, method.act_order)
     importance = hessian.diagonal().contiguous()  # strided, it costs ten times the search
     if method.importance == "inverse":
         importance = torch.where(importance == 0, 0.0, 1 / factor.inverse_diagonal())
@@ -94,15 +103,19 @@ def statistics(
                 zip(map(rotated_by(method), target), map(inputs_of, shard), strict=True),
                 columns,
                 device,
+                method.drift == "shrunk",
             )
             for target, shard in zip(reference, inputs, strict=True)
         ).mul_(2 / max(tokens, 1))
         if method.drift == "gptaq":
             carry = gptaq_carry(drift, factor, method.drift_share)
+        elif method.drift == "shrunk":
+            live = int(hessian.diagonal().count_nonzero())
+            shared, drift = shrunk_correction(drift, factor, live, tokens), None
         elif method.drift != "qronos" and rows > columns:
             shared = correction(drift, factor, method.drift_share)
             drift = None
-    return Statistics(hessian, factor, importance, drift, carry, shared)
+    return Statistics(hessian, factor, importance, drift, carry, tokens, shared)
 
 
 def runtime_inputs_of(method: Method) -> Callable[[Tensor], RuntimeInputs]:
@@ -143,8 +156,8 @@ def solve(
         weight: float32 (rows, in_features).
         type: of 2 to 6 bits, in groups.
         statistics: of its inputs, padded to at least as many columns as the type stores.
-        wanted: B (rows, columns) of `quant.rounding.drift`; None if nothing has drifted, or if
-            `statistics` describes the drift of the inputs.
+        wanted: B (rows, columns) of `quant.rounding.drift`, with its squares for "shrunk"; None if
+            nothing has drifted, or if `statistics` describes the drift of the inputs.
     """
     stored, group_size = type.padded(weight.shape[1]), type.group_size
     grid = GRIDS[type.bits]
@@ -191,6 +204,8 @@ def target_weight(
         return torch.addmm(weight, weight, statistics.correction)
     if statistics.drift is not None:
         return corrected(weight, weight @ statistics.drift, factor, share)
+    if wanted is not None and method.drift == "shrunk":
+        return shrunk_aim(weight, wanted, statistics.hessian, factor, statistics.tokens)
     if wanted is not None:
         return aimed(weight, wanted, statistics.hessian, factor, share)
     return weight

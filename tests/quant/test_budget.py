@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from quant.layers.walk import walk
 from quant.measure.quality import compare_logits
 from quant.measure.size import STOCK, Storage
 from quant.measure.windows import calibration_windows, evaluation_windows
+from quant.method import Method
 from quant.modules import QuantizedLinear, drop_activation_rounding
 from quant.quantize import quantize
 from quant.report import QuantReport
@@ -252,6 +254,29 @@ def test_rows_and_columns_that_are_padded_count(tied: bool) -> None:
     least = bits_of(Scheme("rtn4").with_types(twos))
     with pytest.raises(QuantError, match=f"the model takes at least {least:.3f} bits a weight"):
         spread_within(Budget(least - 0.01, storage=CPU))
+
+
+def test_corrections_are_shrunk_below_four_bits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the user has set a method."""
+
+    def costs(model: CausalLM, method: Method, types: Sequence[WeightType], *_: object) -> object:
+        return defaultdict(lambda: [1.0] * len(types))
+
+    monkeypatch.setattr("quant.budget.allocate_bits.find_costs", costs)
+    weights, text, gptq = random_weights(CONFIG), tokens(4), Scheme("gptq4")
+    even = quantize(empty_model(CONFIG), Scheme("rtn4", head_bits=4), weights, storage=CPU)
+    least = even.size.bits_per_weight
+
+    def drift_at(bits: float, scheme: Scheme) -> str:
+        budget = Budget(bits, storage=CPU)
+        model = empty_model(CONFIG)
+        return allocate_bits(model, scheme, budget, weights, text, lambda: None).choice.drift
+
+    assert drift_at(least - 0.1, gptq) == "shrunk"
+    assert drift_at(least + 0.1, gptq) == gptq.choice.drift == "residual"
+    own = replace(gptq, method=Method(drift="inputs"))
+    assert drift_at(least - 0.1, own) == "inputs"
+    assert drift_at(least - 0.1, Scheme("rtn4")) == "none"
 
 
 @pytest.mark.check

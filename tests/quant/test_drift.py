@@ -7,7 +7,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from quant.baselines.drift import gptaq_carry, qronos_first
-from quant.rounding.drift import aimed, corrected, correction
+from quant.rounding.drift import (
+    aimed,
+    corrected,
+    correction,
+    shrunk_aim,
+    shrunk_correction,
+    shrunk_share,
+)
 from quant.rounding.gptq import gptq, inverse_factor
 from quant.rounding.scales import TwoLevelScales, searched_scales
 
@@ -74,6 +81,65 @@ def test_the_residual_form_needs_no_float_inputs(
     found = aimed(weight, wanted_of_residual(pairs, weight), hessian, factor, share)
     assert torch.allclose(found, direct, atol=1e-4)
     assert torch.allclose(found[:, 7], weight[:, 7], atol=1e-6)
+
+
+def f_shares(x: Tensor, wanted: Tensor) -> Tensor:
+    """1 - 1 / F of least squares in float64, from what each leaves of the text, 0 to 1: (rows,)."""
+    x, wanted = x.double(), wanted.double()
+    left = wanted - x @ torch.linalg.lstsq(x, wanted).solution
+    whole, unexplained = wanted.square().sum(dim=0), left.square().sum(dim=0)
+    each = (whole - unexplained) / x.shape[1], unexplained / (len(x) - x.shape[1])
+    return (1 - each[1] / each[0]).clamp(0, 1)
+
+
+def test_shares_are_those_of_the_ratio_of_variances(
+    drifted: tuple[Tensor, Tensor, Tensor],
+) -> None:
+    """For either correction: 1 - 1 / F of least squares over the text, of each output."""
+    weight, x, moved = drifted
+    hessian = accumulate_hessian([moved], COLUMNS)
+    factor = inverse_factor(hessian, FREE)
+    halves = [(x[:200], moved[:200]), (x[200:], moved[200:])]
+    drift = input_drift(halves, COLUMNS, with_squares=True)
+    found = shrunk_correction(drift.clone(), factor, COLUMNS, TOKENS)
+    shares = f_shares(moved, x - moved)
+    assert 0 < shares.min() and shares.max() < 1
+    plain = correction(drift[:, :-1], factor, 1.0)
+    assert torch.allclose(found, shares[:, None].float() * plain, atol=2e-2)
+
+    strength = torch.linspace(0, 0.2, ROWS)  # of what can be corrected; the rest is chance
+    residual = moved @ normal(COLUMNS, ROWS, seed=7) * strength + normal(TOKENS, ROWS, seed=6)
+    wanted = moved @ weight.T + residual
+    squares = wanted_of_residual([(wanted, moved)], weight, with_squares=True)
+    best = aimed(weight, squares[:, :-1], hessian, factor, 1.0) - weight
+    shares = f_shares(moved, residual)
+    assert shares.min() < 0.2 and shares.max() > 0.6
+    shrunk = shrunk_aim(weight, squares, hessian, factor, TOKENS) - weight
+    assert torch.allclose(shrunk, shares[:, None].float() * best, atol=2e-2)
+
+
+def test_shrunk_corrections_lose_less_on_other_text(drifted: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Where chance is most of what a fixed share of the correction follows."""
+    weight, _, moved = drifted
+    half = TOKENS // 4
+    text, other = moved[:half], moved[half:]
+    hessian = accumulate_hessian([text], COLUMNS)
+    factor = inverse_factor(hessian)
+    slope = 0.05 * normal(COLUMNS, ROWS, seed=7)
+    wanted = text @ (weight.T + slope) + normal(half, ROWS, seed=6)
+    squares = wanted_of_residual([(wanted, text)], weight, with_squares=True)
+    fixed = aimed(weight, squares[:, :-1], hessian, factor, 0.75)
+    shrunk = shrunk_aim(weight, squares, hessian, factor, half)
+    lost = [(other @ (found.T - weight.T - slope)).square().sum() for found in (fixed, shrunk)]
+    assert lost[1] < 0.8 * lost[0]
+
+
+@pytest.mark.parametrize("tokens", [COLUMNS, COLUMNS - 1])
+def test_too_few_tokens_tell_nothing(tokens: int) -> None:
+    some = torch.ones(3)
+    assert torch.equal(shrunk_share(some, some, COLUMNS, tokens), torch.zeros(3, 1))
+    none = torch.zeros(3)
+    assert torch.equal(shrunk_share(none, none, COLUMNS, TOKENS), torch.zeros(3, 1))
 
 
 def test_padding_is_left_alone(drifted: tuple[Tensor, Tensor, Tensor]) -> None:

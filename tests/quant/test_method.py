@@ -36,6 +36,11 @@ def test_settings_come_from_text() -> None:
         ({"descent": "two"}, "method descent='two' is not supported; give a number."),
         ({"descent": "-1"}, "method descent=-1 is not possible; it must be >= 0."),
         ({"drift_share": "2"}, "method drift_share=2.0 is not possible; it must be from 0 to 1."),
+        (
+            {"drift": "shrunk", "drift_share": "0.5"},
+            "method drift_share has no effect with drift=shrunk, which estimates the shares; leave "
+            "it out, or take drift=residual.",
+        ),
         ({"act_order": "1"}, "method act_order='1' is not supported; it must be true or false."),
         ({"scales": "absmax"}, "method scales='absmax' needs rounding='nearest', not 'gptq'"),
     ],

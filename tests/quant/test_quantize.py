@@ -352,6 +352,7 @@ def test_every_correction_of_drift_helps(stories: Stories, drift: str) -> None:
     method = replace(METHODS["gptq4"], drift=drift, descent=0)
     kl = stories.quality(Scheme("gptq4", method=method)).kl
     worst = {"none": 0.075, "gptaq": 0.062, "qronos": 0.053, "inputs": 0.053, "residual": 0.05}
+    worst["shrunk"] = 0.055  # which is for fewer bits
     assert kl < worst[drift]
 
 

@@ -16,14 +16,16 @@ def accumulate_hessian(inputs: Sequence[Tensor], columns: int) -> Tensor:
     return hessian_of(gram(inputs, columns), _tokens(inputs))
 
 
-def input_drift(pairs: Pairs, columns: int) -> Tensor:
+def input_drift(pairs: Pairs, columns: int, with_squares: bool = False) -> Tensor:
     """D = 2/N (X - X')^T X'."""
-    return drift_products(_runtime_inputs(pairs), columns) * (2 / _tokens([x for _, x in pairs]))
+    products = drift_products(_runtime_inputs(pairs), columns, with_squares=with_squares)
+    return products * (2 / _tokens([x for _, x in pairs]))
 
 
-def wanted_of_residual(pairs: Pairs, weight: Tensor) -> Tensor:
+def wanted_of_residual(pairs: Pairs, weight: Tensor, with_squares: bool = False) -> Tensor:
     """B of pairs (Y, X')."""
-    return residual_products(_runtime_inputs(pairs), weight) * (2 / _tokens([x for _, x in pairs]))
+    products = residual_products(_runtime_inputs(pairs), weight, with_squares)
+    return products * (2 / _tokens([x for _, x in pairs]))
 
 
 def _runtime_inputs(pairs: Pairs) -> list[tuple[Tensor, RuntimeInputs]]:
