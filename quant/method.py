@@ -127,7 +127,7 @@ class Method:
     def damp_percent(self) -> float:
         """Of the Hessian's mean diagonal, what is added to the diagonal. More of it keeps GPTQ and
         the corrections from overfitting the text, too."""
-        return 5.0 if self.drift == "shrunk" else 1.0
+        return 20.0 if self.drift == "shrunk" else 1.0
 
     @property
     def follows_float(self) -> bool:
