@@ -96,6 +96,11 @@ def _options(request: Request, given: Collection[str], explains: bool) -> Module
         if request.out is None and not explains:
             raise ExportError("No output file was given; add --out module.pte.")
         quant = request.scheme if "scheme" in given else "none"
+        if "group_size" in given and quant != "int4":
+            raise ExportError(
+                f"--group-size {request.group_size} has no effect with --quant {quant}: leave it "
+                "out, or take int4, whose scales are of groups."
+            )
         delegate = request.delegate if "delegate" in given else DEFAULT_MODULE_DELEGATE
         check_quant(quant, delegate)
         out = request.out or _UNWRITTEN

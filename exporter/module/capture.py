@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram, export
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
@@ -125,9 +125,9 @@ def check_outputs_are_tensors(program: ExportedProgram) -> None:
     Raises:
         ExportError: the module returns something else.
     """
-    for value in program.graph_signature.user_outputs:
-        if not isinstance(value, str):
+    for spec in program.graph_signature.output_specs:
+        if isinstance(spec.arg, ConstantArgument):
             raise ExportError(
-                f"The module returns {value!r}, but a program returns only tensors; leave it out, "
-                "or make it a tensor."
+                f"The module returns {spec.arg.value!r}, but a program returns only tensors; "
+                "leave it out, or make it a tensor."
             )

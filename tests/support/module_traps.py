@@ -143,6 +143,8 @@ class Refused(nn.Module):
             return F.conv3d(x[None, None, None], torch.ones(1, 1, 1, 1, 1))
         if self.what == "random":
             return F.dropout(x)
+        if self.what == "text":
+            return x * 2, "y"
         if self.what == "number":
             return x, 3
         if self.what == "fails":
@@ -184,6 +186,10 @@ def convolution() -> object:
 
 def random() -> object:
     return Refused("random"), torch.randn(2, 3)
+
+
+def text() -> object:
+    return Refused("text"), torch.randn(2, 3)
 
 
 def number() -> object:
