@@ -152,8 +152,8 @@ def _show_method(method: "MethodResult") -> None:
     if method.agreement is not None:
         error = method.agreement.error
         click.echo(
-            f"checked: within {error:.1g} of the module's largest number on "
-            f"{', '.join(method.agreement.inputs)}"
+            f"checked: the file's outputs differ from the module's by at most {error:.1g} of their "
+            f"largest number, with these inputs: {', '.join(method.agreement.inputs)}"
         )
     else:
         show_unchecked(report.users)
