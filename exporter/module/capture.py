@@ -16,7 +16,7 @@ from exporter.capture.program import end_traces_at_the_model
 from exporter.capture.refusals import REFUSALS, refused
 from exporter.errors import ExportError
 from exporter.module.places import end_traces_at_places
-from exporter.module.source import Made, failure
+from exporter.module.source import Made, failure, user_line
 from exporter.module.state import state_kept
 
 
@@ -36,7 +36,8 @@ def capture_module(made: Made) -> ExportedProgram:
         end_traces_at_places(program, made.places)
         return keep_inputs(program.run_decompositions({}))
     except REFUSALS as error:
-        raise refused(made.module, inputs.args, shapes, error, kwargs) from error
+        line = user_line(error)
+        raise refused(made.module, inputs.args, shapes, error, kwargs, line) from error
     except Exception as error:
         raise failure(
             "The module cannot be captured: torch.export refuses what it does", error

@@ -143,6 +143,8 @@ class Refused(nn.Module):
             return F.conv3d(x[None, None, None], torch.ones(1, 1, 1, 1, 1))
         if self.what == "random":
             return F.dropout(x)
+        if self.what == "cut":
+            return x[: int(x[0, 0].abs().item())]
         if self.what == "text":
             return x * 2, "y"
         if self.what == "number":
@@ -186,6 +188,14 @@ def convolution() -> object:
 
 def random() -> object:
     return Refused("random"), torch.randn(2, 3)
+
+
+def cut() -> object:
+    return Refused("cut"), torch.randn(2, 3)
+
+
+def out_of_range() -> object:
+    return Refused(""), torch.randn(9, 3), {"x": {0: Dim("batch", max=8)}}
 
 
 def text() -> object:
