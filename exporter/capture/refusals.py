@@ -60,10 +60,12 @@ def refused(
             f"An example input has size {found[1]}, which its Dim does not allow; give one within "
             f"the range of {asked}."
         )
+    recurrent = any(isinstance(part, nn.RNNBase) for part in model.modules())
+    hint = ", or, as a recurrent layer takes one length, leave its Dim out" if recurrent else ""
     for condition in _settled(model, inputs, dims, keywords):
         return ExportError(
             f"{condition.line} requires {condition.text}, but {asked} should vary more; write that "
-            "line for every size, or restrict the sizes."
+            f"line for every size, or restrict the sizes{hint}."
         )
     return ExportError(f"The model cannot be captured: {str(error).strip().splitlines()[0]}")
 

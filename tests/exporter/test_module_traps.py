@@ -195,6 +195,10 @@ def test_the_report_speaks_of_the_users_file(traps_pte: Path) -> None:
         ("random", r"module_traps.py:\d+ draws random numbers \(native_dropout\)"),
         ("cut", r"module_traps.py:\d+ \(return x\[.*takes a size .*torch.where"),
         ("out_of_range", "input has size 9, which its Dim does not allow; .* the range of batch"),
+        (
+            "recurrent",
+            r"requires input.size\(1\) .*time should vary.*recurrent layer takes one length",
+        ),
         ("text", "returns 'y', but a program returns only tensors"),
         ("number", "returns 3, but a program returns only tensors"),
         ("fails", r"fails on its own example inputs at module_traps.py:\d+ \(return x @ x\)"),

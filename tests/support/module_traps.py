@@ -198,6 +198,11 @@ def out_of_range() -> object:
     return Refused(""), torch.randn(9, 3), {"x": {0: Dim("batch", max=8)}}
 
 
+def recurrent() -> object:
+    layers = nn.Sequential(nn.GRU(3, 4, batch_first=True))
+    return layers, (torch.randn(2, 5, 3),), {"input": {1: Dim("time", max=8)}}
+
+
 def text() -> object:
     return Refused("text"), torch.randn(2, 3)
 
