@@ -23,9 +23,6 @@ BLIND = (
 )
 
 
-_FORM = "place", "before", "before_text", "after"
-
-
 class Pictures:
     """Pictures as the library takes them; `array` is valid as long as this."""
 
@@ -59,9 +56,9 @@ class PicturePrompt:
         if not parts:
             raise RunnerError("the prompt is an empty list: give a text, or pictures, or both")
         pictures = [_image(part) for part in parts if not isinstance(part, str)]
-        if pictures and not form:
-            raise RunnerError(BLIND)
-        known = json.loads(form) if form else dict.fromkeys(_FORM, "")
+        if not form:
+            raise RunnerError(BLIND if pictures else "the model does not see: give it one text")
+        known = json.loads(form)
         texts = [part if isinstance(part, str) else known["place"] for part in parts]
         first = "before_text" if isinstance(parts[0], str) else "before"
         self.text = "".join((known[first], *texts, known["after"]))

@@ -217,7 +217,10 @@ class Runner(RunnerHandle):
             return read_tokens(fill, size, more=2)  # a leading space and BOS
 
     def token_text(self, token: int) -> bytes:
-        """Returns the bytes that a token adds to a text, or the text of a special token."""
+        """Returns the bytes that a token adds to a text, or the text of a special token.
+
+        There are none of a token that is not in the vocabulary.
+        """
         size = ctypes.c_size_t()
         with self._control:
             text = library().thimble_token_text(self._open(), token, ctypes.byref(size))

@@ -91,7 +91,7 @@ def make_plan(max_context_len: int, threads: Sequence[int], repeats: int, quick:
     fitting = tuple(workload for workload in plan if workload.end <= max_context_len)
     notes = tuple(
         f"{workload.name} is left out: it takes a context of {workload.end} and the model's holds "
-        f"{max_context_len}; export with --max-context-len {workload.end}."
+        f"{max_context_len}; export with --max-context-len {workload.end}, if the model can."
         for workload in plan
         if workload.end > max_context_len
     )

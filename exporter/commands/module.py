@@ -96,6 +96,11 @@ def _options(request: Request, given: Collection[str], explains: bool) -> Module
         if request.out is None and not explains:
             raise ExportError("No output file was given; add --out module.pte.")
         quant = request.scheme if "scheme" in given else "none"
+        if "group_size" in given and quant != "int4":
+            raise ExportError(
+                f"--group-size {request.group_size} has no effect with --quant {quant}: leave it "
+                "out, or take int4, whose scales are of groups."
+            )
         delegate = request.delegate if "delegate" in given else DEFAULT_MODULE_DELEGATE
         check_quant(quant, delegate)
         out = request.out or _UNWRITTEN
@@ -147,8 +152,8 @@ def _show_method(method: "MethodResult") -> None:
     if method.agreement is not None:
         error = method.agreement.error
         click.echo(
-            f"checked: within {error:.1g} of the module's largest number on "
-            f"{', '.join(method.agreement.inputs)}"
+            f"checked: the file's outputs differ from the module's by at most {error:.1g} of their "
+            f"largest number, with these inputs: {', '.join(method.agreement.inputs)}"
         )
     else:
         show_unchecked(report.users)

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram, export
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
@@ -16,7 +16,7 @@ from exporter.capture.program import end_traces_at_the_model
 from exporter.capture.refusals import REFUSALS, refused
 from exporter.errors import ExportError
 from exporter.module.places import end_traces_at_places
-from exporter.module.source import Made, failure
+from exporter.module.source import Made, failure, user_line
 from exporter.module.state import state_kept
 
 
@@ -36,7 +36,8 @@ def capture_module(made: Made) -> ExportedProgram:
         end_traces_at_places(program, made.places)
         return keep_inputs(program.run_decompositions({}))
     except REFUSALS as error:
-        raise refused(made.module, inputs.args, shapes, error, kwargs) from error
+        line = user_line(error)
+        raise refused(made.module, inputs.args, shapes, error, kwargs, line) from error
     except Exception as error:
         raise failure(
             "The module cannot be captured: torch.export refuses what it does", error
@@ -125,9 +126,9 @@ def check_outputs_are_tensors(program: ExportedProgram) -> None:
     Raises:
         ExportError: the module returns something else.
     """
-    for value in program.graph_signature.user_outputs:
-        if not isinstance(value, str):
+    for spec in program.graph_signature.output_specs:
+        if isinstance(spec.arg, ConstantArgument):
             raise ExportError(
-                f"The module returns {value!r}, but a program returns only tensors; leave it out, "
-                "or make it a tensor."
+                f"The module returns {spec.arg.value!r}, but a program returns only tensors; "
+                "leave it out, or make it a tensor."
             )

@@ -27,11 +27,11 @@ class Sample:
 
 
 def samples(made: Made, signature: Signature) -> list[Sample]:
-    """Returns the example, other numbers of its shapes, those with channels-last strides, the ends
+    """Returns the example, random numbers of its shapes, those with channels-last strides, the ends
     of each Dim, and calibration inputs."""
     generator = torch.Generator().manual_seed(0)
     leaves = made.inputs.leaves()
-    titled = [("the example", leaves), ("other numbers", _others(leaves, generator))]
+    titled = [("the example", leaves), ("random numbers", _others(leaves, generator))]
     if any(leaf.dim() == 4 for leaf in leaves):
         titled.append(("channels-last strides", [_channels_last(leaf) for leaf in leaves]))
     titled += [(title, _others(resized, generator)) for title, resized in _ends(leaves, signature)]

@@ -2,7 +2,8 @@
 
 PyTorch needs a call for each step of each column, which costs more than the step. Here the same
 arithmetic runs over some rows of a weight at a time, whose numbers stay in the first cache. Loops
-over all of a tile, also where it is not full, are those that LLVM turns into vectors.
+over all of a tile, also where it is not full, are those that LLVM turns into vectors. They are
+written out: slices would take Numba longer to compile than all else.
 """
 
 from typing import Any
@@ -84,7 +85,8 @@ def _to_nearest(
         for t in range(_TILE):
             rounded[t] = min(max(np.rint(numbers[t]), low), high)
         return
-    rounded[:] = low
+    for t in range(_TILE):
+        rounded[t] = low
     for i in range(len(bounds)):
         bound, rise = bounds[i], rises[i]
         for t in range(_TILE):
@@ -102,10 +104,13 @@ def _round_block(
 ) -> None:
     columns, rows = free.shape
     left = np.zeros((columns, _TILE), np.float32)
-    ideal, integers, error = np.zeros((3, _TILE), np.float32)
+    ideal = np.zeros(_TILE, np.float32)
+    integers, error = np.zeros_like(ideal), np.zeros_like(ideal)
     for start in range(0, rows, _TILE):
         count = min(_TILE, rows - start)
-        left[:, :count] = free[:, start : start + count]
+        for i in range(columns):
+            for t in range(count):
+                left[i, t] = free[i, start + t]
         for i in range(columns):
             diagonal = upper[i, i]
             for t in range(count):
@@ -134,22 +139,29 @@ def _descend_group(
     size, rows = values.shape
     before, slopes = np.zeros((size, _TILE), np.float32), np.zeros((size, _TILE), np.float32)
     integers, best = np.zeros_like(slopes), np.zeros_like(slopes)
-    was, scale, best_scale = np.ones((3, _TILE), np.float32)
-    move, gain, best_gain, ideal, old = np.zeros((5, _TILE), np.float32)
+    was, scale = np.ones(_TILE, np.float32), np.ones(_TILE, np.float32)
+    best_scale, move = np.zeros_like(was), np.zeros_like(was)
+    gain, best_gain = np.zeros_like(was), np.zeros_like(was)
+    ideal, old = np.zeros_like(was), np.zeros_like(was)
     for start in range(0, rows, _TILE):
         count = min(_TILE, rows - start)
-        best[:, :count] = values[:, start : start + count]
-        was[:count] = multiple[start : start + count]
-        best_scale[:] = was
-        best_gain[:] = 0
+        for t in range(count):
+            was[t] = multiple[start + t]
+        for t in range(_TILE):
+            best_scale[t] = was[t]
+            best_gain[t] = 0
         for i in range(size):
+            for t in range(count):
+                best[i, t] = values[i, start + t]
             for t in range(_TILE):
                 before[i, t] = best[i, t] * was[t]
         for step in (0, -1, 1):
             for t in range(_TILE):
                 scale[t] = min(max(was[t] + np.float32(step), np.float32(1)), most)
-            gain[:] = 0
-            slopes[:, :count] = gradient[:, start : start + count]
+                gain[t] = 0
+            for i in range(size):
+                for t in range(count):
+                    slopes[i, t] = gradient[i, start + t]
             for i in range(size):  # to the nearest integers at this scale
                 diagonal = hessian[i, i]
                 for t in range(_TILE):

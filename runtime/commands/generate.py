@@ -11,7 +11,7 @@ from exporter.command_line.filled import FilledPath, FilledText, Utf8Text
 from exporter.command_line.one_adapter import one_adapter
 from runtime.answer_options import NUMBERS
 from runtime.binding.c_arguments import MAX_COUNT
-from runtime.commands.results import build_if_missing, fail, tell_sampling
+from runtime.commands.results import build_if_missing, fail, tell_of_greed, tell_sampling
 from runtime.errors import RunnerError
 
 INCOMPLETE = 3  # the exit code, as the runner's
@@ -142,8 +142,9 @@ def generate(
     with runner:
         try:
             options |= {"choice": choice or None, "logit_bias": _read_bias(logit_bias)}
-            given = {name for name, value in options.items() if value is not None}
+            given = {name: value for name, value in options.items() if value is not None}
             tell_sampling(runner.sampling, given)
+            tell_of_greed(runner.sampling, given)
             answer = runner.generate(prompt, tokens, **options)
             for text in answer:
                 click.echo(text, nl=False)
@@ -191,9 +192,12 @@ def why_incomplete(stats: dict[str, Any]) -> str | None:
         return None
     match stats["stop_reason"]:
         case "length":
-            return f"its constraint needs more than the {stats['generated_tokens']} tokens of -n"
+            return (
+                f"the {stats['generated_tokens']} tokens of -n end it, and its constraint goes on "
+                "behind them"
+            )
         case "context_full":
-            return "its constraint needs more than the context has"
+            return "the context ends it, and its constraint goes on behind that"
         case "eos":
             return f"{stats['end_text']} ends it, and its constraint goes on behind that"
     return None

@@ -1,15 +1,17 @@
 """What the commands have in common: how they build the C++, and how they fail."""
 
+import json
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from exporter.command_line.interruption import raise_if_interrupted, saying
 from exporter.command_line.running import RunningLines
+from runtime.binding.library import library
 from runtime.build import BUILD_DIR, PRODUCTS, build
 from runtime.errors import BuildError
 from runtime.executorch_package import show_programs_executorch
@@ -76,6 +78,22 @@ def tell_sampling(sampling: Mapping[str, float], given: Collection[str] = ()) ->
     told = ", ".join(f"{name} {value:g}" for name, value in sampling.items() if name not in given)
     if told:
         click.echo(f"sampling as the model's authors set it: {told}", err=True)
+
+
+def tell_of_greed(sampling: Mapping[str, float], given: Mapping[str, Any]) -> None:
+    """Tells which given options have no effect, if the most likely token is always taken."""
+    used = {**sampling, **given}
+    if used.get("temperature") or used.get("dynatemp_range"):
+        return
+    rows = json.loads(library().thimble_answer_numbers())
+    drawing = [row["name"] for row in rows if row["draws"]]
+    names = [f"--{name.replace('_', '-')}" for name in ("seed", *drawing) if name in given]
+    if names:
+        click.echo(
+            "at temperature 0 the most likely token is taken, without effect of "
+            + ", ".join(names),
+            err=True,
+        )
 
 
 def fail(error: Exception, code: int) -> NoReturn:

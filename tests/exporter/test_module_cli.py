@@ -33,6 +33,7 @@ def export(*arguments: str) -> Result:
         (["no.py:1", "--out", "x.pte"], "'1' in no.py:1 is not the name of a function"),
         ([SOURCE, "--out", "x.pte", "--quant", "rtn4"], "--quant rtn4 is for language models"),
         ([SOURCE, "--out", "x.pte", "--quant", "int8", "--delegate", "mlx"], "needs --delegate"),
+        ([SOURCE, "--out", "x.pte", "--group-size", "64"], "no effect with --quant none: leave it"),
         ([SOURCE, "--out", "x.pte", "--head-bits", "4"], "--head-bits has no effect on a module"),
         ([SOURCE, "--out", "x.pte", "--delegate", "gpu"], "delegate 'gpu' is not known"),
         ([NOTHING, "--out", "x.pte"], "it must return (module, inputs)"),

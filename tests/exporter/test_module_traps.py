@@ -193,6 +193,13 @@ def test_the_report_speaks_of_the_users_file(traps_pte: Path) -> None:
         ("rrelu", r"No delegate takes rrelu\S* \(module_traps.py:\d+\)"),
         ("convolution", r"three dimensions \(module_traps.py:\d+\)"),
         ("random", r"module_traps.py:\d+ draws random numbers \(native_dropout\)"),
+        ("cut", r"module_traps.py:\d+ \(return x\[.*takes a size .*torch.where"),
+        ("out_of_range", "input has size 9, which its Dim does not allow; .* the range of batch"),
+        (
+            "recurrent",
+            r"requires input.size\(1\) .*time should vary.*recurrent layer takes one length",
+        ),
+        ("text", "returns 'y', but a program returns only tensors"),
         ("number", "returns 3, but a program returns only tensors"),
         ("fails", r"fails on its own example inputs at module_traps.py:\d+ \(return x @ x\)"),
         ("raises", r"raises\(\) of module_traps.py failed at module_traps.py:\d+ .*no weights"),

@@ -32,7 +32,7 @@ def export(case: str, weights: Path | None, directory: Path) -> None:
     assert result.exit_code == 0, result.output
     report = read_report(out)
     assert report["agreement"]["error"] < 1e-4
-    assert {"the example", "other numbers"} <= set(report["agreement"]["inputs"])
+    assert {"the example", "random numbers"} <= set(report["agreement"]["inputs"])
     lines = [each["line"] for each in report["delegation"]["lines"]]
     assert all("published_nets.py:" in line for line in lines), lines
 

@@ -79,6 +79,8 @@ def test_stock_runs_pictures_among_text(tmp_path: Path) -> None:
         assert list(ours.generate("A text", max_new_tokens=3, temperature=0))
         with pytest.raises(RunnerError, match="does not see: leave the pictures out"):
             list(ours.generate([{"image": images[0]}, "A picture"]))
+        with pytest.raises(RunnerError, match="does not see: give it one text"):
+            list(ours.generate(["A text"]))
 
 
 def test_what_sees_is_stored_in_int8(tmp_path: Path) -> None:

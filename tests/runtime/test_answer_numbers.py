@@ -28,6 +28,9 @@ COUNT = 2**31 - 1
 @pytest.fixture
 def table(cpp_build: Path) -> dict[str, dict[str, Any]]:
     rows = json.loads(library().thimble_answer_numbers())
+    drawing = [row["name"] for row in rows if row.pop("draws")]
+    assert drawing[:3] == ["top_k", "top_p", "min_p"] and "mirostat_eta" in drawing
+    assert not {"temperature", "dynatemp_range", "dry_base", "repetition_penalty"} & set(drawing)
     return {row.pop("name"): row for row in rows}
 
 

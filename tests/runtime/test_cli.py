@@ -159,7 +159,10 @@ def test_an_answer_of_one_token_has_no_rate_of_decoding() -> None:
 def test_an_answer_that_is_cut_is_told(cpp_build: Path, stories_pte: Path) -> None:
     schema = json.dumps({"type": "string", "minLength": 100})
     options = ["generate", stories_pte, "-p", "Once", "--json-schema"]
-    said = "the answer is not complete: its constraint needs more than the 5 tokens of -n\n"
+    said = (
+        "the answer is not complete: the 5 tokens of -n end it, and its constraint goes on behind "
+        "them\n"
+    )
     result = run(*options, schema, "-n", "5")
     assert result.returncode == 3 and result.stderr.endswith(said)
     result = run(*options, '{"const": 1}')

@@ -70,6 +70,15 @@ def test_its_scripts_export_and_run(installed: Path, tmp_path: Path) -> None:
     assert not (installed / "build").exists()
 
 
+def test_it_loads_what_xnnpack_runs(installed: Path, tmp_path: Path, embedded_pte: Path) -> None:
+    """Whose embedding is read by a library of ExecuTorch's that ours opens where it needs it."""
+    said = "from runtime import Runner; print(len(list(Runner(argv[1]).generate('a'))) > 0)"
+    loaded = run(
+        installed, tmp_path, sys.executable, "-c", f"from sys import argv; {said}", embedded_pte
+    )
+    assert loaded.stdout == "True\n", loaded.stderr
+
+
 def test_its_programs_need_only_the_runtimes_of_c(installed: Path, tmp_path: Path) -> None:
     """Where ExecuTorch's package lies beside them."""
     binaries = tmp_path / "runtime" / "bin"

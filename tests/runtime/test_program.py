@@ -60,7 +60,9 @@ def test_files_in_and_out_are_those_of_python(
         got = np.load(path)
         assert got.dtype == want[name].dtype and got.shape == want[name].shape
         np.testing.assert_array_equal(got, want[name])
-    assert json.loads(statistics.read_text())["run_s"] > 0
+    assert json.loads(statistics.read_text())["run_s"] > 0 and "ran in" in result.stderr
+    given = [f"--input={path}" for path in files.values()]
+    assert run(cpp_build, traps_pte, *given, "--quiet").stderr == ""
 
     profile = load_profile(etdump, traps_pte.with_suffix(".etrecord"))
     assert [call.phase for call in profile.calls] == [Phase.RUN]

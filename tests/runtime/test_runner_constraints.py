@@ -71,7 +71,8 @@ def test_why_it_ends(cpp_build: Path, embedded_cpu_pte: Path, tmp_path: Path) ->
     assert (told["stop_reason"], told["incomplete"]) == ("length", True)
     assert result.returncode == 3
     sentence = (
-        "runner: the answer is not complete: its constraint needs more than the 5 tokens of -n\n"
+        "runner: the answer is not complete: the 5 tokens of -n end it, and its constraint goes "
+        "on behind them\n"
     )
     assert sentence in result.stderr
     free = ["-p", "A: ", "--regex", "[a-z ]*", "--json", str(stats), "-n", "5"]

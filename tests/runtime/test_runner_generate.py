@@ -15,8 +15,8 @@ from runtime import Runner
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 CONTEXT = 512  # of stories260K
 CONTEXT_FULL = (
-    "runner: the context is full ({} tokens): the answer ends here; export with a larger "
-    "--max-context-len for longer ones\n"
+    "runner: the context is full ({} tokens): the answer ends here; for longer ones, export with a "
+    "larger --max-context-len, up to the model's own limit\n"
 )
 
 
@@ -183,7 +183,7 @@ def test_a_prompt_longer_than_the_context_is_refused(run: Run) -> None:
     assert sentence.startswith("runner: the prompt has ")
     assert sentence.endswith(
         f" tokens, but the model's context holds {CONTEXT}: shorten it, or export with a "
-        "larger --max-context-len\n"
+        "larger --max-context-len, up to the model's own limit\n"
     )
 
 

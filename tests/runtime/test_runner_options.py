@@ -4,7 +4,9 @@ import importlib.metadata
 import os
 import re
 import subprocess
+import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -210,6 +212,19 @@ def test_bad_use_is_refused(runner: Path, arguments: list[str], sentence: str) -
     assert result.returncode == 2
     assert result.stderr == f"runner: {sentence}\n"
     assert result.stdout == ""
+
+
+def test_what_has_no_effect_as_no_token_is_drawn(cpp_build: Path, stories_pte: Path) -> None:
+    """Of the runner and of the command of Python."""
+    options = ["-p", "Once", "--tokens", "3", "--top-k", "5", "--seed", "4"]
+    commands = [cpp_build / "runner"], [sys.executable, "-m", "runtime", "generate"]
+    for command in commands:
+        run = partial(subprocess.run, capture_output=True, text=True, check=True)
+        greedy = run([*command, stories_pte, *options]).stderr
+        assert "most likely token is taken, without effect of --seed, --top-k\n" in greedy
+        assert (
+            "without effect" not in run([*command, stories_pte, *options, "--temperature=1"]).stderr
+        )
 
 
 def test_a_file_that_is_named_twice(runner: Path, tmp_path: Path) -> None:

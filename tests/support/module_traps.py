@@ -143,6 +143,10 @@ class Refused(nn.Module):
             return F.conv3d(x[None, None, None], torch.ones(1, 1, 1, 1, 1))
         if self.what == "random":
             return F.dropout(x)
+        if self.what == "cut":
+            return x[: int(x[0, 0].abs().item())]
+        if self.what == "text":
+            return x * 2, "y"
         if self.what == "number":
             return x, 3
         if self.what == "fails":
@@ -184,6 +188,23 @@ def convolution() -> object:
 
 def random() -> object:
     return Refused("random"), torch.randn(2, 3)
+
+
+def cut() -> object:
+    return Refused("cut"), torch.randn(2, 3)
+
+
+def out_of_range() -> object:
+    return Refused(""), torch.randn(9, 3), {"x": {0: Dim("batch", max=8)}}
+
+
+def recurrent() -> object:
+    layers = nn.Sequential(nn.GRU(3, 4, batch_first=True))
+    return layers, (torch.randn(2, 5, 3),), {"input": {1: Dim("time", max=8)}}
+
+
+def text() -> object:
+    return Refused("text"), torch.randn(2, 3)
 
 
 def number() -> object:

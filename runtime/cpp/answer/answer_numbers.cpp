@@ -149,7 +149,8 @@ std::string answer_numbers_json() {
     json += std::string(json.empty() ? "[" : ",\n ") + "{\"name\": \"" + number.name +
             "\", \"type\": \"" + number.type() + "\", \"low\": " + to_json(number.low) +
             ", \"high\": " + to_json(number.high) +
-            ", \"default\": " + to_json(number.get(GenerateOptions())) + "}";
+            ", \"default\": " + to_json(number.get(GenerateOptions())) +
+            ", \"draws\": " + (number.draws() ? "true" : "false") + "}";
   }
   return json + "]";
 }
@@ -176,6 +177,15 @@ Status AnswerNumber::check(int64_t value) const {
   const auto number = static_cast<double>(value);
   return low <= number && number <= high ? Status()
                                          : out_of_range(*this, std::to_string(value), "");
+}
+
+bool AnswerNumber::draws() const {
+  if (member == Member(&SamplerOptions::temperature)) return false;  // which decides whether
+  if (member == Member(&SamplerOptions::dynatemp_range)) return false;
+  return std::holds_alternative<int32_t SamplerOptions::*>(member) ||
+         std::holds_alternative<float SamplerOptions::*>(member) ||
+         std::holds_alternative<int32_t MirostatOptions::*>(member) ||
+         std::holds_alternative<float MirostatOptions::*>(member);
 }
 
 double AnswerNumber::get(const GenerateOptions& options) const {

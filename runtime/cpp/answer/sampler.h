@@ -53,12 +53,14 @@ class Sampler {
   /// Adds a token to the answer, whether sample() chose it or not.
   void add(int32_t token) { changes_.add(token); }
 
+  /// Whether the most likely token is always taken.
+  bool is_greedy() const;
+
   /// The next token, one of `allowed` unless that is null; -1 if none of the `count` logits that it
   /// may be chosen by is a number.
   int32_t sample(const float* logits, int32_t count, const TokenMask* allowed = nullptr);
 
  private:
-  bool is_greedy() const;
   bool is_temperature_last() const;
   void filter(const float* logits, int32_t count);
   double last_temperature() const;

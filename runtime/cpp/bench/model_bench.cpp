@@ -5,6 +5,7 @@
 
 #include "bench/sequence_bench.h"
 #include "bench/stopwatch.h"
+#include "core/longer_context.h"
 #include "engine/engine.h"
 #include "model/recorder.h"
 #include "platform/memory_use.h"
@@ -87,8 +88,7 @@ Status ModelBench::check_room(int64_t start_pos, int64_t count) const {
   if (start_pos + count <= program_->max_context_len()) return {};
   return Status::error(std::to_string(count) + " tokens at position " + std::to_string(start_pos) +
                        " do not fit into the context of " +
-                       std::to_string(program_->max_context_len()) +
-                       ": export with a larger --max-context-len");
+                       std::to_string(program_->max_context_len()) + ": " + export_longer());
 }
 
 Result<double> ModelBench::fill(int64_t depth) {

@@ -1,8 +1,11 @@
 #include "model/log_capture.h"
 
+#include <executorch/runtime/kernel/operator_registry.h>
 #include <executorch/runtime/platform/platform.h>
 
+#include <algorithm>
 #include <atomic>
+#include <string_view>
 
 #include "platform/threads.h"
 
@@ -11,6 +14,17 @@ namespace {
 
 thread_local LogCapture* current_capture = nullptr;
 std::atomic<pal_emit_log_message_method> emit_before{nullptr};
+
+/// A list of a program's own kernels is searched first, and says what it lacks.
+bool is_in_registry(std::string_view message) {
+  constexpr std::string_view kStart = "kernel '", kEnd = "' not found.";
+  if (message.substr(0, kStart.size()) != kStart) return false;
+  message.remove_prefix(kStart.size());
+  const std::string_view name = message.substr(0, message.find(kEnd));
+  const auto kernels = executorch::runtime::get_registered_kernels();
+  return std::any_of(kernels.begin(), kernels.end(),
+                     [name](const auto& kernel) { return kernel.name_ == name; });
+}
 
 }  // namespace
 
@@ -23,7 +37,7 @@ struct LogSink {
       return;
     }
     const bool is_error = level == kError || level == kFatal;
-    if (is_error && current_capture->error_.empty()) {
+    if (is_error && current_capture->error_.empty() && !is_in_registry({message, length})) {
       current_capture->error_.assign(message, length);
     }
   }

@@ -16,6 +16,9 @@ std::string reason(Error error, const LogCapture& log) {
 
 std::string advice(Error error, const LogCapture& log, bool ours, bool has_inputs) {
   if (ours && !log.error().empty()) return log.error();
+  if (error == Error::OperatorMissing) {
+    return log.error() + " Its kernel is not in this build: export with another --delegate";
+  }
   return reason(error, log) + ": check " + (has_inputs ? "the numbers of the inputs, or " : "") +
          "the file with --verify";
 }

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "core/bytes.h"
+#include "core/longer_context.h"
 #include "model/open_program.h"
 
 namespace thimble {
@@ -82,10 +83,9 @@ Status Model::check_context(const std::vector<int32_t>& tokens) const {
   if (tokens.empty()) return Status::error("the prompt has no tokens: pass some text");
   const auto count = static_cast<int64_t>(tokens.size());
   if (count > program_->max_context_len()) {
-    return Status::error("the prompt has " + std::to_string(count) +
-                         " tokens, but the model's context holds " +
-                         std::to_string(program_->max_context_len()) +
-                         ": shorten it, or export with a larger --max-context-len");
+    return Status::error(
+        "the prompt has " + std::to_string(count) + " tokens, but the model's context holds " +
+        std::to_string(program_->max_context_len()) + ": shorten it, or " + export_longer());
   }
   for (const int32_t token : tokens) {
     if (token < 0 || token >= program_->vocab_size()) {

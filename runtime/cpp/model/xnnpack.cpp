@@ -30,7 +30,9 @@ void load_quantized_kernels() {
     const LogCapture quiet;
     constexpr const char* kOne = "quantized_decomposed::embedding_byte.out";
     if (!executorch::runtime::registry_has_op_function(kOne)) {
-      platform::load_shared_library("libexecutorch_kernels_quantized.so");
+      platform::load_shared_library(
+          "libexecutorch_kernels_quantized.so",
+          reinterpret_cast<const void*>(&executorch::runtime::get_registered_kernels));
     }
     return true;
   }();

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/longer_context.h"
 #include "platform/streams.h"
 #include "program/interrupt.h"
 #include "program/picture_files.h"
@@ -152,8 +153,7 @@ class LineChat {
       say("the conversation no longer fits the context (" +
           std::to_string(runner_.model().program().max_context_len()) +
           " tokens): the oldest turns are dropped as needed, " +
-          count_turns(question.dropped_turns) +
-          " now. Export with a larger --max-context-len to keep more");
+          count_turns(question.dropped_turns) + " now; to keep more, " + export_longer());
     }
     StandardOutput output;
     const Status status = chat_.answer(question, generate_, output.callback());

@@ -1,5 +1,6 @@
 /// The command line: writes the text to standard output, everything else to standard error.
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "answer/sampler.h"
 #include "model/session_file.h"
 #include "model/version.h"
 #include "platform/output_file.h"
@@ -157,6 +159,22 @@ void use_file_settings(Runner& runner, const Options& options, GenerateOptions* 
   std::fprintf(stderr, "runner: sampling as the model's authors set it: %s\n", settings.c_str());
 }
 
+/// Says which of the options given have no effect, as no token is drawn.
+void tell_of_greed(const Options& options, const GenerateOptions& generate) {
+  if (!Sampler(generate.sampler).is_greedy()) return;
+  std::string names = options.seed ? "--seed" : "";
+  for (const auto& [number, value] : options.numbers) {
+    if (!number->draws()) continue;
+    std::string name = number->name;
+    std::replace(name.begin(), name.end(), '_', '-');
+    names += (names.empty() ? "--" : ", --") + name;
+  }
+  if (names.empty()) return;
+  std::fprintf(stderr,
+               "runner: at temperature 0 the most likely token is taken, without effect of %s\n",
+               names.c_str());
+}
+
 /// Returns the exit code.
 int run(const Options& options) {
   Status status = check_names(options);
@@ -201,6 +219,7 @@ int run(const Options& options) {
 
   GenerateOptions generate = options.answer;
   use_file_settings(runner, options, &generate);
+  tell_of_greed(options, generate);
   generate.constraint = constraint->get();
   generate.sampler.seed = options.seed ? *options.seed : std::random_device()();
   std::vector<ChosenLogprob> logprobs;

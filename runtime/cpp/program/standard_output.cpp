@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/longer_context.h"
 #include "platform/streams.h"
 #include "program/interrupt.h"
 
@@ -43,10 +44,11 @@ void say_error(const Status& status) {
 
 void explain_end(const Runner& runner, const GenerateOptions& options) {
   if (runner.stats().stop_reason == StopReason::kContextFull) {
-    std::fprintf(stderr,
-                 "runner: the context is full (%lld tokens): the answer ends here; export with a "
-                 "larger --max-context-len for longer ones\n",
-                 static_cast<long long>(runner.model().program().max_context_len()));
+    std::fprintf(
+        stderr,
+        "runner: the context is full (%lld tokens): the answer ends here; for longer ones, %s\n",
+        static_cast<long long>(runner.model().program().max_context_len()),
+        export_longer().c_str());
   } else if (runner.stats().stop_reason == StopReason::kInterrupted) {
     std::fprintf(stderr, "runner: interrupted\n");
   }
@@ -60,13 +62,13 @@ void explain_end(const Runner& runner, const GenerateOptions& options) {
   if (!runner.stats().incomplete) return;
   if (runner.stats().stop_reason == StopReason::kLength) {
     std::fprintf(stderr,
-                 "runner: the answer is not complete: its constraint needs more than the %lld "
-                 "tokens of -n\n",
+                 "runner: the answer is not complete: the %lld tokens of -n end it, and its "
+                 "constraint goes on behind them\n",
                  static_cast<long long>(options.max_new_tokens));
   } else if (runner.stats().stop_reason == StopReason::kContextFull) {
     std::fprintf(stderr,
-                 "runner: the answer is not complete: its constraint needs more than the context "
-                 "has\n");
+                 "runner: the answer is not complete: the context ends it, and its constraint "
+                 "goes on behind that\n");
   } else if (runner.stats().stop_reason == StopReason::kEos) {
     std::fprintf(stderr,
                  "runner: the answer is not complete: %s ends it, and its constraint goes on "

@@ -101,6 +101,7 @@ Status run_on_files(const Options& options, bool* began) {
         platform::write_file(options.json, {"{\"method\": " + quoted_json(method.name) + line});
     if (!written.ok()) return written;
   }
+  if (options.quiet) return {};
   std::fprintf(stderr, "runner: %s ran in %.1f ms, ready in %.0f ms, %d thread%s\n",
                method.name.c_str(), 1e3 * run_s, 1e3 * load_s, program.threads(),
                program.threads() == 1 ? "" : "s");

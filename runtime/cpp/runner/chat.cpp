@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "core/longer_context.h"
+
 namespace thimble {
 
 Result<Chat> Chat::start(Runner& runner, const std::string& system) {
@@ -21,8 +23,8 @@ Result<Chat> Chat::start(Runner& runner, const std::string& system) {
   if (status.ok() && static_cast<int64_t>(tokens->size()) > model.program().max_context_len()) {
     status = Status::error("the system prompt has " + std::to_string(tokens->size()) +
                            " tokens, but the model's context holds " +
-                           std::to_string(model.program().max_context_len()) +
-                           ": shorten it, or export with a larger --max-context-len");
+                           std::to_string(model.program().max_context_len()) + ": shorten it, or " +
+                           export_longer());
   }
   if (status.ok()) return chat;
   chat.messages() = before;
@@ -104,7 +106,7 @@ Result<Chat::Question> Chat::fit(int64_t max_new_tokens) const {
                                    : "the system prompt and the message together have ";
       return Status::error(what + std::to_string(question.tokens.size()) +
                            " tokens, but the model's context holds " + std::to_string(context) +
-                           ": shorten the message, or export with a larger --max-context-len");
+                           ": shorten the message, or " + export_longer());
     }
   }
   const Status status = runner_->check_context(question.tokens);

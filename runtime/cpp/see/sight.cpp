@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/longer_context.h"
+
 namespace thimble {
 namespace {
 
@@ -129,7 +131,7 @@ Status Sight::see(Tiles tiles, size_t most_rows, Pictures* text) {
   if (rows > most_rows) {
     return Status::error("the pictures take at least " + std::to_string(rows) +
                          " positions, but the model's context holds " + std::to_string(most_rows) +
-                         ": pass fewer or smaller ones, or export with a larger --max-context-len");
+                         ": pass fewer or smaller ones, or " + export_longer());
   }
   const std::lock_guard<platform::Mutex> lock(mutex_);
   Result<std::shared_ptr<SeenPicture>> taken = take(std::move(tiles));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/longer_context.h"
+
 namespace thimble::cpu {
 namespace {
 
@@ -111,8 +113,8 @@ Status check_call_rows(const Program& program, size_t length, const Segment& seg
   if (start <= program.num_positions && segment.rows <= program.num_positions - start) return {};
   return Status::error(std::to_string(segment.rows) + " tokens from position " +
                        std::to_string(start) + " on do not fit the context of " +
-                       std::to_string(program.num_positions) +
-                       ": shorten the text, or export with a larger --max-context-len");
+                       std::to_string(program.num_positions) + ": shorten the text, or " +
+                       export_longer());
 }
 
 Status check_call_tokens(const Program& program, const int64_t* tokens, size_t rows) {
