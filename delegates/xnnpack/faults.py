@@ -2,7 +2,8 @@
 
 Seen with ExecuTorch 1.5.1: exp, maximum, minimum and pools lose a NaN; sqrt, rsqrt, log and ceil
 are wrong at the ends of their range, such as sqrt(inf) = NaN and rsqrt(0) = NaN; sin and cos beyond
-1e38; a bilinear resize steps by the ratio of the sizes where torch steps by 1 / scale_factor.
+1e38; a bilinear resize steps by the ratio of the sizes where torch steps by 1 / scale_factor; a
+mean of int8 whose batch varies has other numbers in each run.
 Lowering drops copies, and then fails where a call gives back one value twice.
 """
 
@@ -54,6 +55,8 @@ def fault(node: Node, program: ExportedProgram, odd: Collection[str]) -> str | N
         return _FAILS
     if name in _POOLS and may_be_nan(node.args[0], program, odd):
         return _NAN
+    if name == "mean" and _is_integer(node.args[0]) and not _is_fixed(node):
+        return "XNNPACK's mean of integers is wrong where a size varies"
     if name in _COPIES and _is_returned(node) and _is_returned_elsewhere(node):
         return "XNNPACK gives back no value twice"
     if name == _BILINEAR and not _steps_by_sizes(node):
@@ -65,6 +68,15 @@ def is_empty(node: Node) -> bool:
     """Whether a node or one of its inputs has no numbers."""
     values = [one.meta.get("val") for one in (node, *node.all_input_nodes)]
     return any(isinstance(one, torch.Tensor) and 0 in one.shape for one in values)
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether the numbers are integers that are read as floats."""
+    return value.op == "call_function" and "dequantize" in operator_name(value)
+
+
+def _is_fixed(node: Node) -> bool:
+    return all(isinstance(size, int) for size in node.meta["val"].shape)
 
 
 def _is_returned(node: Node) -> bool:

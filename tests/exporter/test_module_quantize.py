@@ -193,8 +193,9 @@ def test_rounding_moves_no_channel_on_average(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.check
-def test_convolutions_of_joined_and_padded_pictures(tmp_path: Path, cpp_build: Path) -> None:
-    options = ModuleOptions(SourceName(SOURCE, "make_joining"), tmp_path / "net.pte", "int8")
+@pytest.mark.parametrize("make", ["make_joining", "make_averaging"])
+def test_convolutions_of_unusual_nets(tmp_path: Path, cpp_build: Path, make: str) -> None:
+    options = ModuleOptions(SourceName(SOURCE, make), tmp_path / "net.pte", "int8")
     result = export_module(options, Quiet()).methods["forward"]
     assert result.quantized is not None and result.agreement is not None
     assert result.quantized.quality.worst_cosine > 0.999 and result.agreement.error < 2e-2

@@ -109,3 +109,12 @@ def make_pooling() -> tuple[nn.Sequential, tuple[Tensor, ...], None, list[Tensor
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.MaxPool2d(2), nn.Conv2d(8, 4, 3))
     return net, (picture(1, seed=0),), None, [picture(1, seed) for seed in range(1, 7)]
+
+
+def make_averaging() -> tuple[nn.Module, tuple[Tensor, ...], object, list[Tensor]]:
+    """A mean over all places, of as many pictures as a call has."""
+    torch.manual_seed(0)
+    convolution, pooling = nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.AdaptiveAvgPool2d(1)
+    net = nn.Sequential(convolution, nn.ReLU(), pooling, nn.Flatten(), nn.Linear(16, 10))
+    given = [picture(1, seed) for seed in range(1, 7)]
+    return net, (picture(2, seed=0),), ({0: Dim("batch", min=1, max=6)},), given
