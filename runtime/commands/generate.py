@@ -132,6 +132,8 @@ def generate(
     """Continue a prompt: the text goes to standard output, everything else to standard error."""
     from runtime.runner import Runner
 
+    if options["schema_unsupported"] == "relax" and options["json_schema"] is None:
+        raise click.UsageError("--schema-unsupported has no effect without --json-schema.")
     build_if_missing("libthimble.so")
     try:
         runner = Runner(

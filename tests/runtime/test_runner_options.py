@@ -110,6 +110,10 @@ USES = [
         "them out",
     ),
     (
+        ["model.pte", "-p", "Once", "--schema-unsupported", "relax"],
+        "--schema-unsupported has no effect without --json-schema: add a schema, or leave it out",
+    ),
+    (
         ["model.pte", "-p", "Once", "-n", "2", "--method", "forward"],
         "--method is for a program of tensors, and --prompt for a model of language: leave one of "
         "them out",

@@ -15,6 +15,8 @@ struct Uses {
   Names works = {"--chat", "--embed", "--audio", "--input", "--output", "--method"};
   Names for_tensors = {"--input", "--output", "--method"};
   Names for_language = {"--prompt", "--prompt-file", "--chat", "--embed"};
+  Names of_schemas = {"--schema-unsupported"};
+  Names schemas = {"--json-schema", "--json-schema-file"};
   // What each kind of file takes.
   Names of_all = {"--threads", "--huge-pages", "--etdump",
                   "--quiet",   "--verify",     "--require-signature"};
@@ -123,6 +125,10 @@ Status check_uses(const Options& options, const std::vector<std::string>& given)
     if (work.takes == nullptr || has(uses.works, name) || has(uses.of_all, name)) continue;
     if (has(*work.takes, name)) continue;
     return Status::error(name + " has no effect with " + work.name + ": leave one of them out");
+  }
+  if (!first_of(uses.of_schemas, given).empty() && first_of(uses.schemas, given).empty()) {
+    return Status::error(
+        "--schema-unsupported has no effect without --json-schema: add a schema, or leave it out");
   }
   return check_together(options);
 }
