@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.export import Dim, ExportedProgram, export
 from torch.utils._sympy.value_ranges import ValueRanges
 
+import exporter.capture.attention
 import exporter.models.low_rank
 import quant.modules
 from delegates.methods import FORWARD
@@ -22,7 +23,8 @@ from exporter.models.text_decoder import (
 )
 from exporter.plan.lengths import check_lengths
 
-_MODULES = "|".join(re.escape(str(m.__file__)) for m in (quant.modules, exporter.models.low_rank))
+_CALLED = exporter.capture.attention, exporter.models.low_rank, quant.modules
+_MODULES = "|".join(re.escape(str(module.__file__)) for module in _CALLED)
 _INSIDE = re.compile(rf'\n? *File "(?:{_MODULES})", line ')
 EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
 
@@ -93,8 +95,8 @@ def _captured(
 
 
 def end_traces_at_the_model(program: ExportedProgram) -> None:
-    """Removes the inner part of stack traces in quantized and adapted linears: the line that calls
-    a module is the node's line."""
+    """Removes the inner part of stack traces in attention and in quantized and adapted linears: the
+    line that calls a module is the node's line."""
     for node in program.graph.nodes:
         trace = node.meta.get("stack_trace")
         if trace:

@@ -12,6 +12,7 @@ from torch.utils._sympy.numbers import int_oo
 from delegates.passes.graph import arguments
 from delegates.report import operator_name
 from delegates.source_lines import source_line
+from exporter.capture.attention import attention_opened
 from exporter.capture.program import end_traces_at_the_model
 from exporter.capture.refusals import REFUSALS, refused
 from exporter.errors import ExportError
@@ -30,8 +31,8 @@ def capture_module(made: Made) -> ExportedProgram:
     inputs, kwargs = made.inputs, dict(made.inputs.kwargs)
     shapes: Any = made.dynamic_shapes
     try:
-        with state_kept(made.module):
-            program = export(made.module, inputs.args, kwargs or None, dynamic_shapes=shapes)
+        with state_kept(made.module), attention_opened(made.module) as module:
+            program = export(module, inputs.args, kwargs or None, dynamic_shapes=shapes)
         end_traces_at_the_model(program)
         end_traces_at_places(program, made.places)
         return keep_inputs(program.run_decompositions({}))

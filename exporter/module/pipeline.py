@@ -1,7 +1,8 @@
 """From a user's modules to a `.pte`: the complete export, in order."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from delegates.module import (
     takes_static_convolutions,
 )
 from delegates.passes.composites import composites_listed_once
+from exporter.capture.attention import attention_opened
 from exporter.file.pte import REPORT, REPORT_BYTES, encode_report, replace_blob
 from exporter.file.replacing import check_outputs, replacing
 from exporter.file.report import NOT_RUN, Report
@@ -144,17 +146,23 @@ def _quantized(
         is_static: of quantize_made().
     """
     quant, group_size = options.quant, options.group_size
-    captured = [(method.made.module, method.program) for method in methods.values()]
-    check_layers(captured, quant, is_static)
     changed = dict(methods)
     known: KnownWeights = {}
-    for name, method in methods.items():
-        with naming(name, methods):
-            quantized = quantize_made(
-                method.made, method.program, quant, group_size, listener, known, is_static
-            )
-        if quantized is not None:
-            changed[name] = with_integers(method, quantized)
+    with ExitStack() as opened:
+        modules = {
+            name: opened.enter_context(attention_opened(method.made.module))
+            for name, method in methods.items()
+        }
+        captured = [(modules[name], method.program) for name, method in methods.items()]
+        check_layers(captured, quant, is_static)
+        for name, method in methods.items():
+            made = replace(method.made, module=modules[name])
+            with naming(name, methods):
+                quantized = quantize_made(
+                    made, method.program, quant, group_size, listener, known, is_static
+                )
+            if quantized is not None:
+                changed[name] = with_integers(method, quantized)
     return changed
 
 

@@ -11,7 +11,7 @@ from exporter.command_line.filled import FilledPath, FilledText, Utf8Text
 from exporter.command_line.one_adapter import one_adapter
 from runtime.answer_options import NUMBERS
 from runtime.binding.c_arguments import MAX_COUNT
-from runtime.commands.results import build_if_missing, fail, tell_of_greed, tell_sampling
+from runtime.commands.results import build_if_missing, fail, tell_of_no_effect, tell_sampling
 from runtime.errors import RunnerError
 
 INCOMPLETE = 3  # the exit code, as the runner's
@@ -146,7 +146,7 @@ def generate(
             options |= {"choice": choice or None, "logit_bias": _read_bias(logit_bias)}
             given = {name: value for name, value in options.items() if value is not None}
             tell_sampling(runner.sampling, given)
-            tell_of_greed(runner.sampling, given)
+            tell_of_no_effect(runner.sampling, given)
             answer = runner.generate(prompt, tokens, **options)
             for text in answer:
                 click.echo(text, nl=False)

@@ -80,20 +80,26 @@ def tell_sampling(sampling: Mapping[str, float], given: Collection[str] = ()) ->
         click.echo(f"sampling as the model's authors set it: {told}", err=True)
 
 
-def tell_of_greed(sampling: Mapping[str, float], given: Mapping[str, Any]) -> None:
-    """Tells which given options have no effect, if the most likely token is always taken."""
+def tell_of_no_effect(sampling: Mapping[str, float], given: Mapping[str, Any]) -> None:
+    """Tells which given options have no effect, and why."""
     used = {**sampling, **given}
-    if used.get("temperature") or used.get("dynatemp_range"):
-        return
+    is_greedy = not (used.get("temperature") or used.get("dynatemp_range"))
     rows = json.loads(library().thimble_answer_numbers())
-    drawing = [row["name"] for row in rows if row["draws"]]
-    names = [f"--{name.replace('_', '-')}" for name in ("seed", *drawing) if name in given]
-    if names:
-        click.echo(
-            "at temperature 0 the most likely token is taken, without effect of "
-            + ", ".join(names),
-            err=True,
-        )
+    needs = {"seed": "temperature", **{row["name"]: row["needs"] for row in rows}}
+    idle: dict[str, list[str]] = {}  # by what they need
+    for name, needed in needs.items():
+        lacks = is_greedy if needed == "temperature" else needed and not used.get(needed)
+        if lacks and name in given:
+            idle.setdefault(needed, []).append(_option_name(name))
+    for needed, names in idle.items():
+        why = f"{_option_name(needed)} is 0"
+        if needed == "temperature":
+            why = "at temperature 0 the most likely token is taken"
+        click.echo(f"{why}, without effect of {', '.join(names)}", err=True)
+
+
+def _option_name(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def fail(error: Exception, code: int) -> NoReturn:

@@ -46,17 +46,17 @@ def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> Non
     # Norms subtract a mean of 100, so the convolution's last bits weigh more there.
     assert made.agreement.error < (1e-4 if name == "norming" else 1e-5)
     made: Any = getattr(nets, f"make_{name}")()
-    module = made[0].eval()
+    module = made[0].eval().double()
     with Program(path) as program:
         for batch in (3, 1) if len(made) > 2 else (1,):
             given = [torch.randn(batch, *example.shape[1:]) for example in made[1]]
-            with torch.no_grad():
-                want = tree_leaves(module(*given))
+            with torch.no_grad():  # with float64: float32 may be further from it than the file
+                want = tree_leaves(module(*(x.double() for x in given)))
             found = program(*(x.numpy() for x in given))
             got = list(found.values()) if isinstance(found, dict) else [found]
             for expected, numbers in zip(want, got, strict=True):
                 assert numbers.shape == tuple(expected.shape)
-                np.testing.assert_allclose(numbers, expected.numpy(), rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(numbers, expected.numpy(), rtol=1e-4, atol=2e-4)
 
 
 def test_batch_norms_are_folded() -> None:

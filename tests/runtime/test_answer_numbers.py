@@ -28,9 +28,11 @@ COUNT = 2**31 - 1
 @pytest.fixture
 def table(cpp_build: Path) -> dict[str, dict[str, Any]]:
     rows = json.loads(library().thimble_answer_numbers())
-    drawing = [row["name"] for row in rows if row.pop("draws")]
-    assert drawing[:3] == ["top_k", "top_p", "min_p"] and "mirostat_eta" in drawing
-    assert not {"temperature", "dynatemp_range", "dry_base", "repetition_penalty"} & set(drawing)
+    needs = {row["name"]: row.pop("needs") for row in rows}
+    assert {needs[name] for name in ("top_k", "min_p", "mirostat")} == {"temperature"}
+    assert needs["xtc_threshold"] == "xtc_probability" and needs["dry_base"] == "dry_multiplier"
+    assert {needs[name] for name in ("temperature", "dynatemp_range", "logprobs")} == {None}
+    assert all(needed is None or needed in needs for needed in needs.values())
     return {row.pop("name"): row for row in rows}
 
 

@@ -218,17 +218,17 @@ def test_bad_use_is_refused(runner: Path, arguments: list[str], sentence: str) -
     assert result.stdout == ""
 
 
-def test_what_has_no_effect_as_no_token_is_drawn(cpp_build: Path, stories_pte: Path) -> None:
-    """Of the runner and of the command of Python."""
-    options = ["-p", "Once", "--tokens", "3", "--top-k", "5", "--seed", "4"]
+def test_what_has_no_effect_is_told(cpp_build: Path, stories_pte: Path) -> None:
+    """By the runner and by the command of Python."""
+    options = ["-p", "Once", "--tokens", "3", "--top-k", "5", "--seed", "4", "--dry-base", "2"]
     commands = [cpp_build / "runner"], [sys.executable, "-m", "runtime", "generate"]
     for command in commands:
         run = partial(subprocess.run, capture_output=True, text=True, check=True)
         greedy = run([*command, stories_pte, *options]).stderr
         assert "most likely token is taken, without effect of --seed, --top-k\n" in greedy
-        assert (
-            "without effect" not in run([*command, stories_pte, *options, "--temperature=1"]).stderr
-        )
+        assert "--dry-multiplier is 0, without effect of --dry-base\n" in greedy
+        effective = [*options, "--temperature=1", "--dry-multiplier=1"]
+        assert "without effect" not in run([*command, stories_pte, *effective]).stderr
 
 
 def test_a_file_that_is_named_twice(runner: Path, tmp_path: Path) -> None:

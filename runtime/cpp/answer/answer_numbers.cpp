@@ -146,11 +146,12 @@ std::string to_json(const NumberValues& values) {
 std::string answer_numbers_json() {
   std::string json;
   for (const AnswerNumber& number : answer_numbers()) {
+    const char* needs = number.needs();
     json += std::string(json.empty() ? "[" : ",\n ") + "{\"name\": \"" + number.name +
             "\", \"type\": \"" + number.type() + "\", \"low\": " + to_json(number.low) +
             ", \"high\": " + to_json(number.high) +
             ", \"default\": " + to_json(number.get(GenerateOptions())) +
-            ", \"draws\": " + (number.draws() ? "true" : "false") + "}";
+            ", \"needs\": " + (needs == nullptr ? "null" : "\"" + std::string(needs) + "\"") + "}";
   }
   return json + "]";
 }
@@ -179,13 +180,24 @@ Status AnswerNumber::check(int64_t value) const {
                                          : out_of_range(*this, std::to_string(value), "");
 }
 
-bool AnswerNumber::draws() const {
-  if (member == Member(&SamplerOptions::temperature)) return false;  // which decides whether
-  if (member == Member(&SamplerOptions::dynatemp_range)) return false;
-  return std::holds_alternative<int32_t SamplerOptions::*>(member) ||
-         std::holds_alternative<float SamplerOptions::*>(member) ||
-         std::holds_alternative<int32_t MirostatOptions::*>(member) ||
-         std::holds_alternative<float MirostatOptions::*>(member);
+const char* AnswerNumber::needs() const {
+  static const std::map<std::string_view, const char*> needed = {
+      {"temperature", nullptr},
+      {"dynatemp_range", nullptr},
+      {"dynatemp_exponent", "dynatemp_range"},
+      {"xtc_threshold", "xtc_probability"},
+      {"mirostat_tau", "mirostat"},
+      {"mirostat_eta", "mirostat"},
+      {"dry_base", "dry_multiplier"},
+      {"dry_allowed_length", "dry_multiplier"},
+      {"dry_penalty_last_n", "dry_multiplier"},
+  };
+  const auto known = needed.find(name);
+  if (known != needed.end()) return known->second;
+  const bool draws = std::holds_alternative<int32_t SamplerOptions::*>(member) ||
+                     std::holds_alternative<float SamplerOptions::*>(member) ||
+                     std::holds_alternative<int32_t MirostatOptions::*>(member);
+  return draws ? "temperature" : nullptr;  // at 0, the most likely token is always taken
 }
 
 double AnswerNumber::get(const GenerateOptions& options) const {

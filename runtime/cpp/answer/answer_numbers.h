@@ -27,9 +27,8 @@ struct AnswerNumber {
 
   /// As JSON schemas name it: "number", "integer" or "boolean".
   const char* type() const;
-  /// Whether it is of how a token is drawn: where the most likely one is always taken, it has no
-  /// effect.
-  bool draws() const;
+  /// The name of the number that gives it its effect by not being 0; null: it has one anyway.
+  const char* needs() const;
   double get(const GenerateOptions& options) const;
   void set(GenerateOptions* options, double value) const;
 
@@ -55,7 +54,7 @@ NumberValues known_numbers(const std::map<std::string, double>& values);
 /// As a JSON object of names and values.
 std::string to_json(const NumberValues& values);
 
-/// As a JSON array of objects: name, type, low, high, default and draws.
+/// As a JSON array of objects: name, type, low, high, default and needs.
 std::string answer_numbers_json();
 
 }  // namespace thimble

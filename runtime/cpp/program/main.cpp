@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <memory>
 #include <new>
 #include <random>
@@ -159,20 +160,32 @@ void use_file_settings(Runner& runner, const Options& options, GenerateOptions* 
   std::fprintf(stderr, "runner: sampling as the model's authors set it: %s\n", settings.c_str());
 }
 
-/// Says which of the options given have no effect, as no token is drawn.
-void tell_of_greed(const Options& options, const GenerateOptions& generate) {
-  if (!Sampler(generate.sampler).is_greedy()) return;
-  std::string names = options.seed ? "--seed" : "";
+/// As the command line has it: --top-k.
+std::string option_name(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
+/// Says which of the options given have no effect, and why.
+void tell_of_no_effect(const Options& options, const GenerateOptions& generate) {
+  std::map<std::string, std::string> idle;  // by what they need
+  const bool is_greedy = Sampler(generate.sampler).is_greedy();
+  if (is_greedy && options.seed) idle["temperature"] = "--seed";
   for (const auto& [number, value] : options.numbers) {
-    if (!number->draws()) continue;
-    std::string name = number->name;
-    std::replace(name.begin(), name.end(), '_', '-');
-    names += (names.empty() ? "--" : ", --") + name;
+    if (number->needs() == nullptr) continue;
+    const std::string needed = number->needs();
+    const bool lacks = needed == "temperature" ? is_greedy
+                                               : find_answer_number(needed)->get(generate) == 0;
+    if (!lacks) continue;
+    std::string& names = idle[needed];
+    names += (names.empty() ? "" : ", ") + option_name(number->name);
   }
-  if (names.empty()) return;
-  std::fprintf(stderr,
-               "runner: at temperature 0 the most likely token is taken, without effect of %s\n",
-               names.c_str());
+  for (const auto& [needed, names] : idle) {
+    const std::string why = needed == "temperature"
+                                ? "at temperature 0 the most likely token is taken"
+                                : option_name(needed) + " is 0";
+    std::fprintf(stderr, "runner: %s, without effect of %s\n", why.c_str(), names.c_str());
+  }
 }
 
 /// Returns the exit code.
@@ -219,7 +232,7 @@ int run(const Options& options) {
 
   GenerateOptions generate = options.answer;
   use_file_settings(runner, options, &generate);
-  tell_of_greed(options, generate);
+  tell_of_no_effect(options, generate);
   generate.constraint = constraint->get();
   generate.sampler.seed = options.seed ? *options.seed : std::random_device()();
   std::vector<ChosenLogprob> logprobs;
