@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from sympy import Symbol
+from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -20,6 +21,17 @@ def copy_graph(program: ExportedProgram) -> ExportedProgram:
     for own, node in zip(copied.graph.nodes, program.graph.nodes, strict=True):
         own.name = node.name
     return copied
+
+
+def own_memory(program: ExportedProgram) -> None:
+    """Copies each weight that is a part of a larger tensor."""
+    for tensors in program.state_dict, program.constants:
+        for name, tensor in tensors.items():
+            is_plain = type(tensor) in (Tensor, nn.Parameter)
+            if is_plain and tensor.untyped_storage().nbytes() != tensor.nbytes:
+                own = tensor.detach().clone()
+                is_parameter = isinstance(tensor, nn.Parameter)
+                tensors[name] = nn.Parameter(own, False) if is_parameter else own
 
 
 @contextmanager

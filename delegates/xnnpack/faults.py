@@ -72,7 +72,7 @@ def is_empty(node: Node) -> bool:
 
 def _is_integer(value: Any) -> bool:
     """Whether the numbers are integers that are read as floats."""
-    return value.op == "call_function" and "dequantize" in operator_name(value)
+    return "dequantize" in str(value.target)
 
 
 def _is_fixed(node: Node) -> bool:

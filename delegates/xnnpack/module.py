@@ -11,7 +11,7 @@ from delegates.contract import ModulePart, ModuleRun
 from delegates.executorch_runtime import open_module
 from delegates.passes.nan import odd_constants
 from delegates.passes.quantized import expand_embeddings, expand_linears, gathered
-from delegates.passes.weights import weights_not_copied
+from delegates.passes.weights import own_memory, weights_not_copied
 from delegates.xnnpack.faults import fault, is_empty
 from delegates.xnnpack.gelu import rewrite_gelu
 from delegates.xnnpack.reasons import noted_reasons
@@ -31,6 +31,7 @@ def module_part(program: ExportedProgram) -> Iterator[ModulePart]:
 
 
 def _rewrite(program: ExportedProgram) -> None:
+    own_memory(program)  # XNNPACK's writer reads a weight from the beginning of its memory, and all
     rewrite_gelu(program)
     expand_linears(program)
     expand_embeddings(program, gathered)

@@ -6,6 +6,7 @@ and merges samples with heads, which no delegate reads as attention.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeGuard
 from unittest.mock import patch
 
 import torch
@@ -51,7 +52,7 @@ def _parts_opened(module: nn.Module) -> Iterator[None]:
             part._modules[name] = child
 
 
-def _can_be_opened(module: nn.Module | None) -> bool:
+def _can_be_opened(module: nn.Module | None) -> TypeGuard[nn.MultiheadAttention]:
     """Not one that drops weights, or adds keys of its own."""
     return (
         isinstance(module, nn.MultiheadAttention)

@@ -112,6 +112,16 @@ def test_it_is_one_call_of_any_batch(name: str, tmp_path: Path, cpp_build: Path)
     assert made.agreement is not None and made.agreement.error < 1e-5
 
 
+@pytest.mark.parametrize("name", ["translating", "pooled"])
+def test_xnnpack_reads_parts_of_weights(name: str, tmp_path: Path) -> None:
+    """Which its writer takes for the whole."""
+    options = ModuleOptions(
+        SourceName(SOURCE, f"make_{name}"), tmp_path / "m.pte", delegate="xnnpack"
+    )
+    agreement = export_module(options).methods["forward"].agreement
+    assert agreement is not None and agreement.error < 1e-5
+
+
 @pytest.mark.parametrize("quant", ["int8", *checked(["int4"])])
 def test_its_linears_take_integers(quant: str, tmp_path: Path, cpp_build: Path) -> None:
     """Those of queries, keys, values and outputs, and the two behind them, in two layers."""

@@ -52,3 +52,21 @@ def make_crossing() -> object:
 def make_translating() -> object:
     torch.manual_seed(3)
     return Translating(), (torch.randn(2, 5, 32), torch.randn(2, 6, 32)), (BATCH, BATCH)
+
+
+class Pooled(nn.Module):
+    """A mean behind a norm, and weights that are parts of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        both = torch.randn(8, 6)
+        self.first, self.second, self.norm = nn.Linear(6, 4), nn.Linear(6, 4), nn.LayerNorm(4)
+        self.first.weight, self.second.weight = map(nn.Parameter, both.chunk(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.first(x) + self.second(x)).mean(dim=1)
+
+
+def make_pooled() -> object:
+    torch.manual_seed(4)
+    return Pooled(), (torch.randn(2, 5, 6),), (BATCH,)
