@@ -14,6 +14,7 @@ from delegates.executorch_runtime import open_module
 from delegates.op_list.lower import file_layout
 from delegates.op_list.partition import OpListPartitioner
 from delegates.op_list.rewrite import free_views, rewrite, sample_of
+from delegates.op_list.rewrite.one_sample import as_one_sample, has_one_sample
 from delegates.passes.shorter import shorter_inputs
 from delegates.passes.weights import weights_not_copied
 
@@ -41,6 +42,8 @@ def module_part(program: ExportedProgram) -> Iterator[ModulePart]:
 def _claim(program: ExportedProgram) -> None:
     sample = sample_of(program)
     if sample is not None:
+        if has_one_sample(program, sample, rewrite):
+            sample = as_one_sample(program, sample.name)
         rewrite(program, sample)
 
 

@@ -54,6 +54,13 @@ def make_translating() -> object:
     return Translating(), (torch.randn(2, 5, 32), torch.randn(2, 6, 32)), (BATCH, BATCH)
 
 
+def make_positions_first() -> object:
+    """Fewer positions than samples."""
+    torch.manual_seed(5)
+    layer = nn.TransformerEncoderLayer(32, 4, 64)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (torch.randn(3, 5, 32),)
+
+
 class Pooled(nn.Module):
     """A mean behind a norm, and weights that are parts of one."""
 
