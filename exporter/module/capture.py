@@ -19,6 +19,7 @@ from exporter.errors import ExportError
 from exporter.module.places import end_traces_at_places
 from exporter.module.source import Made, failure, user_line
 from exporter.module.state import state_kept
+from exporter.module.varied import varied
 
 
 def capture_module(made: Made) -> ExportedProgram:
@@ -31,6 +32,8 @@ def capture_module(made: Made) -> ExportedProgram:
     inputs, kwargs = made.inputs, dict(made.inputs.kwargs)
     shapes: Any = made.dynamic_shapes
     try:
+        inputs = varied(made)
+        kwargs = dict(inputs.kwargs)
         with state_kept(made.module), attention_opened(made.module) as module:
             program = export(module, inputs.args, kwargs or None, dynamic_shapes=shapes)
         end_traces_at_the_model(program)

@@ -26,6 +26,7 @@ from exporter.module.quantize_linears import (
 from exporter.module.quantize_windows import CONVOLUTIONS, dense_of, quantize_windows
 from exporter.module.source import Inputs, Made, failure, flat_shapes
 from exporter.module.state import state_kept
+from exporter.module.varied import varied
 from quant.progress import Progress
 
 _HELD_OUT = 4  # every so many calibration inputs, one measures quality only
@@ -194,11 +195,11 @@ def _integers(
         return program, program.module()
     left = [name for name in convolutions_of(module) if name not in convolutions]
     converted = quantize_convolutions(program, left, calibration)
-    kwargs = dict(made.inputs.kwargs)
+    example, shapes = varied(made), flat_shapes(made)
+    kwargs = dict(example.kwargs)
     try:
         with state_kept(converted):
-            shapes = flat_shapes(made)
-            captured = export(converted, made.inputs.args, kwargs or None, dynamic_shapes=shapes)
+            captured = export(converted, example.args, kwargs or None, dynamic_shapes=shapes)
     except Exception as error:
         raise failure("The quantized module cannot be captured", error) from error
     return keep_inputs(captured.run_decompositions({})), converted
