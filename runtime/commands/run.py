@@ -116,6 +116,9 @@ def run_command(
         else:
             is_asked = prompt is not None or prompt_file is not None
             _tell_of_no_chat(model, template, is_asked, quiet)
+            if "--system" in _names(options):
+                sentence = f"{model} has no chat template that --system could be put into"
+                fail(RunnerError(f"{sentence}; put that text into -p, or use --chat-template"), 2)
     # Not as a path, which loses the ./ before a name such as -p.pte.
     become_runner([model if is_program(model) else str(file), *arguments])
 

@@ -91,6 +91,8 @@ def test_a_checkpoint_is_exported_once(
     without = run(cache, *model)
     assert (without.returncode, without.stdout) == (2, "")
     assert f"{one_layer_checkpoint} has no chat template and only continues" in without.stderr
+    told = run(cache, *model, "-p", "Once", "--system", "Be short.")
+    assert (told.returncode, told.stdout) == (2, "") and "put that text into -p" in told.stderr
     listed = run(cache, "--list-models").stdout
     assert f"exported: {file} (" in listed and "meta-llama/Llama-3.2-1B" in listed
     os.utime(one_layer_checkpoint / "config.json", ns=(1, 1))  # another version of the model
