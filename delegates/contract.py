@@ -18,7 +18,8 @@ and, for `--explain`:
 To take any module (delegates/module.py):
 
     module_part(program) -> ContextManager[ModulePart]
-    load_module(path) -> ModuleRun | None                       to check the file's results
+    runs_modules() -> bool                                      to check the file's results: whether
+                                                                this machine can, once it is called
     DYNAMIC_CONVOLUTIONS                                        if it rounds windows, not as PT2E
 
 A delegate without `take` takes a complete program or nothing; one without `take_rest` can only be

@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from delegates.contract import Delegate, ModulePart
 from delegates.errors import DelegateError
+from delegates.executorch_runtime import open_module
 from delegates.methods import join, lowering
 from delegates.passes.exact import compute_exactly
 from delegates.passes.graph import drop_checks
@@ -156,19 +157,21 @@ def load_module(delegates: Mapping[str, Delegate], users: Iterable[str], path: P
     Raises:
         DelegateError: the runtime refuses it.
     """
-    opened = None
-    for name in users:
+    names = list(users)
+    if not names:
+        return None
+    for name in names:  # each registers its backend, and a file opens with those of all
         delegate: Any = delegates[name]
-        try:
-            opened = delegate.load_module(path) if hasattr(delegate, "load_module") else None
-        except RuntimeError as error:
-            raise DelegateError(
-                f"ExecuTorch cannot load the program for {name} ({str(error).rstrip('.')}); "
-                "nothing was written: use another --delegate, or another --quant."
-            ) from error
-        if opened is None:
+        if not hasattr(delegate, "runs_modules") or not delegate.runs_modules():
             return None
-    return opened
+    try:
+        return open_module(path)
+    except RuntimeError as error:
+        raise DelegateError(
+            f"ExecuTorch cannot load the program for {','.join(names)} "
+            f"({str(error).rstrip('.')}); nothing was written: use another --delegate, or another "
+            "--quant."
+        ) from error
 
 
 def _taken(
@@ -197,10 +200,15 @@ def _taken(
         if left is None:
             return edge, parts
     assert left is not None
+    why = [
+        f"; {name}: {part.reasons[left.name]}"
+        for name, part in parts.items()
+        if left.name in part.reasons
+    ]
     raise DelegateError(
-        f"No delegate of {','.join(delegates)} takes {operator_name(left)} ({source_line(left)}), "
-        "and ExecuTorch has no kernel for it: change that line, or use another --delegate or "
-        "--quant."
+        f"No delegate of {','.join(delegates)} takes the {operator_name(left).rpartition(':')[2]} "
+        f"with integers at {source_line(left)}, and ExecuTorch has no kernel for it{''.join(why)}: "
+        "use another --delegate, or --quant none."
     )
 
 

@@ -194,6 +194,8 @@ def _array(name: str, value: "ArrayLike") -> "NDArray[Any]":
 
     if np.ma.is_masked(value):
         raise RunnerError(f"{name} has masked numbers, which a program cannot leave out; fill them")
+    if "torch.bfloat16" in str(getattr(value, "dtype", "")):  # which torch gives no array of
+        value = value.float()  # type: ignore[union-attr]
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:

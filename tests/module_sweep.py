@@ -24,7 +24,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import support.transformers_modules as modules  # noqa: E402
 
-from delegates.cpu import load_module  # noqa: E402
+from delegates.cpu import runs_modules  # noqa: E402
+from delegates.executorch_runtime import open_module  # noqa: E402
 from delegates.report import delegation_report  # noqa: E402
 from exporter.command_line.quiet import silence_known_noise  # noqa: E402
 from exporter.module.agreement import difference  # noqa: E402
@@ -85,8 +86,8 @@ def _measured(name: str, exported: Mapping[str, Exported]) -> dict[str, str]:
     runs: dict[str, Run] = {}
     errors: dict[str, float] = {}
     for side, file in exported.items():
-        run = load_module(file.path)
-        assert run is not None, "build first: python -m runtime build"
+        assert runs_modules(), "build first: python -m runtime build"
+        run = open_module(file.path)
         runs[side] = run
         errors[side] = difference(want, run(inputs)[0])
     times: dict[str, list[float]] = {side: [] for side in runs}

@@ -1,7 +1,7 @@
 """Our own CPU delegate: one call runs the complete decoder, with the weights used in place."""
 
 from delegates.cpu.lower import load, lower, lower_methods, take, take_rest
-from delegates.cpu.module import load_module, module_part
+from delegates.cpu.module import module_part, runs_modules
 from delegates.limits_of.cpu import LIMITS
 from delegates.op_list.lower import file_layout
 from delegates.op_list.unfused import why_unfused
@@ -13,10 +13,10 @@ __all__ = [
     "LIMITS",
     "file_layout",
     "load",
-    "load_module",
     "lower",
     "lower_methods",
     "module_part",
+    "runs_modules",
     "take",
     "take_rest",
     "why_unfused",

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 from torch.fx.passes.infra.pass_base import PassResult
 
-from delegates.contract import ModulePart, ModuleRun
+from delegates.contract import ModulePart
 from delegates.cpu.lower import register
-from delegates.executorch_runtime import open_module
 from delegates.op_list.lower import file_layout
 from delegates.op_list.partition import OpListPartitioner
 from delegates.op_list.rewrite import free_views, rewrite, sample_of
@@ -52,10 +50,10 @@ def _free_views(graph_module: GraphModule) -> PassResult:
     return PassResult(graph_module, True)
 
 
-def load_module(path: Path) -> ModuleRun | None:
-    """Opens a `.pte` in ExecuTorch's Python runtime with our delegate; None if that is not
-    built."""
-    import executorch.kernels.quantized  # noqa: F401  (registers its kernels)
+def runs_modules() -> bool:
+    """Registers our delegate, if it is built, and the kernels of what is left, in ExecuTorch's
+    Python runtime."""
+    import executorch.kernels.quantized  # noqa: F401
     from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
 
-    return open_module(path) if register() else None
+    return register()

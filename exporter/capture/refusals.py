@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._pytree import tree_leaves, tree_map
 
-from delegates.source_lines import as_imported
+from delegates.source_lines import UNKNOWN, as_imported
 from exporter.capture.shapes import Condition, guards, noting_conditions, shape_environment
 from exporter.errors import ExportError
 
@@ -63,9 +63,11 @@ def refused(
     recurrent = any(isinstance(part, nn.RNNBase) for part in model.modules())
     hint = ", or, as a recurrent layer takes one length, leave its Dim out" if recurrent else ""
     for condition in _settled(model, inputs, dims, keywords):
+        known = condition.line != UNKNOWN
+        where, what = (condition.line, "that line") if known else ("The module", "it")
         return ExportError(
-            f"{condition.line} requires {condition.text}, but {asked} should vary more; write that "
-            f"line for every size, or restrict the sizes{hint}."
+            f"{where} requires {condition.text}, but {asked} should vary more; write {what} for "
+            f"every size, or restrict the sizes{hint}."
         )
     return ExportError(f"The model cannot be captured: {str(error).strip().splitlines()[0]}")
 

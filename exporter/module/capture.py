@@ -7,6 +7,7 @@ from torch.export import ExportedProgram, export
 from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.numbers import int_oo
 
 from delegates.passes.graph import arguments
@@ -39,6 +40,8 @@ def capture_module(made: Made) -> ExportedProgram:
         end_traces_at_the_model(program)
         end_traces_at_places(program, made.places)
         return keep_inputs(program.run_decompositions({}))
+    except ExportError:
+        raise
     except REFUSALS as error:
         line = user_line(error)
         raise refused(made.module, inputs.args, shapes, error, kwargs, line) from error
@@ -93,20 +96,26 @@ def check_nothing_is_random(program: ExportedProgram) -> None:
             )
 
 
-def check_sizes_are_bounded(program: ExportedProgram) -> None:
+def check_sizes_are_bounded(program: ExportedProgram, dynamic_shapes: Any) -> None:
     """
+    Args:
+        dynamic_shapes: of the module.
+
     Raises:
         ExportError: nothing says how large a size can become, which an input has or which depends
             on numbers.
     """
     ranges = program.range_constraints
+    named = [size for size in tree_leaves(dynamic_shapes) if hasattr(size, "__name__")]
+    endless = [size.__name__ for size in named if getattr(size, "max", 0) == int_oo]
     for node in program.graph.find_nodes(op="placeholder"):
         for index, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
             free = () if isinstance(size, int) else size.node.expr.free_symbols
             if any(symbol in ranges and ranges[symbol].upper == int_oo for symbol in free):
+                name = (*endless, node.name)[0]
                 raise ExportError(
                     f"Size {index} of the input {node.name} has no largest value, but memory is "
-                    f"planned before: give one, for example Dim({node.name!r}, max=64)."
+                    f"planned before: give one, for example Dim({name!r}, max=64)."
                 )
     for node in program.graph.nodes:
         free = free_unbacked_symbols(node.meta.get("val"))

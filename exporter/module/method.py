@@ -77,7 +77,7 @@ def capture_known(name: str, made: Made) -> Method:
     program = capture_module(made)
     check_outputs_are_tensors(program)
     check_nothing_is_random(program)
-    check_sizes_are_bounded(program)
+    check_sizes_are_bounded(program, made.dynamic_shapes)
     signature = signature_of(name, program, made)
     if made.shorter is not None:
         mark_shorter(program, made.shorter.among(one.name for one in signature.inputs))

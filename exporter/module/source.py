@@ -208,7 +208,8 @@ def _parts(where: str, made: Any) -> dict[str, Any]:
     if isinstance(made, Mapping):
         unknown = [name for name in made if name not in _PARTS]
         if unknown or "module" not in made or "inputs" not in made:
-            what = f"has {unknown[0]!r}" if unknown else f"has only {', '.join(map(str, made))}"
+            what = f"has only {', '.join(map(str, made))}" if made else "is empty"
+            what = f"has {unknown[0]!r}" if unknown else what
             raise ExportError(f"{where} returns a dictionary that {what}; {_RETURNS}.")
         return dict(made)
     if not isinstance(made, tuple) or not 2 <= len(made) <= len(_PARTS):

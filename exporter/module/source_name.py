@@ -59,6 +59,6 @@ def check_quant(name: str, delegate: str) -> None:
         )
     if name != "none" and delegate not in _INTEGERS:
         raise ExportError(
-            f"--quant {name} of a module needs --delegate xnnpack or cpu, which compute its "
-            f"integers, but --delegate is {delegate}."
+            f"--quant {name} of a module needs --delegate xnnpack or cpu, one of them "
+            f"alone, for its integers, but --delegate is {delegate}."
         )

@@ -6,6 +6,7 @@ import torch
 from torch.export import dynamic_shapes
 from torch.utils._pytree import tree_leaves
 
+from exporter.errors import ExportError
 from exporter.module.source import Inputs, Made
 
 _LEAST = 2  # a size that is no constant
@@ -15,6 +16,7 @@ def varied(made: Made) -> Inputs:
     """Returns the module's example, repeated along each Dim that has a size of 1 and may have more.
 
     Raises:
+        ExportError: dynamic_shapes name a size that an input does not have.
         UserError: dynamic_shapes do not fit the inputs.
     """
     shapes: Any = made.dynamic_shapes
@@ -29,6 +31,11 @@ def varied(made: Made) -> Inputs:
             return
         pairs = sizes.items() if isinstance(sizes, dict) else enumerate(sizes)
         for index, size in pairs:
+            if not 0 <= index < x.dim():
+                raise ExportError(
+                    f"dynamic_shapes name size {index} of an input of sizes {tuple(x.shape)}, "
+                    "which are counted from 0; name one that it has."
+                )
             if hasattr(size, "__name__") and x.shape[index] == 1 and size.max >= _LEAST:
                 grown[id(x)] = torch.cat([grown.get(id(x), x)] * _LEAST, dim=index)
 

@@ -283,7 +283,7 @@ def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
     assert budget.size is not None
     return (
         f"--max-size {budget.size:,} bytes is not possible; in groups of {scheme.group_size} the "
-        f"file takes at least {least + budget.other:,} bytes: ask for that or more{other}."
+        f"smallest file may take {least + budget.other:,} bytes: ask for that or more{other}."
     )
 
 

@@ -120,11 +120,14 @@ def test_positions_in_front_are_one_call(tmp_path: Path, cpp_build: Path) -> Non
     assert (delegation.calls, sum(delegation.left.values())) == (1, 2), delegation.left
 
 
+@pytest.mark.parametrize("delegate", ["xnnpack", "xnnpack,cpu"])
 @pytest.mark.parametrize("name", ["translating", "pooled"])
-def test_xnnpack_reads_parts_of_weights(name: str, tmp_path: Path) -> None:
+def test_xnnpack_reads_parts_of_weights(
+    name: str, delegate: str, tmp_path: Path, cpp_build: Path
+) -> None:
     """Which its writer takes for the whole."""
     options = ModuleOptions(
-        SourceName(SOURCE, f"make_{name}"), tmp_path / "m.pte", delegate="xnnpack"
+        SourceName(SOURCE, f"make_{name}"), tmp_path / "m.pte", delegate=delegate
     )
     agreement = export_module(options).methods["forward"].agreement
     assert agreement is not None and agreement.error < 1e-5

@@ -189,7 +189,7 @@ def test_the_report_speaks_of_the_users_file(traps_pte: Path) -> None:
         ("sort", r"No delegate takes sort \(module_traps.py:\d+\)"),
         ("inverse", r"No delegate takes linalg_inv \(module_traps.py:\d+\)"),
         ("unbounded", r"module_traps.py:\d+ makes a tensor .*\(bincount\).*torch._check"),
-        ("without_end", r"Size 0 of the input x has no largest value.*Dim\('x', max=64\)"),
+        ("without_end", r"Size 0 of the input x has no largest value.*Dim\('batch', max=64\)"),
         ("rrelu", r"No delegate takes rrelu\S* \(module_traps.py:\d+\)"),
         ("convolution", r"three dimensions \(module_traps.py:\d+\)"),
         ("random", r"module_traps.py:\d+ draws random numbers \(native_dropout\)"),

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from exporter.errors import ExportError
 from exporter.module.capture import capture_module
 from exporter.module.source import Inputs, Made
 
@@ -44,3 +45,9 @@ def test_it_varies(name: str) -> None:
     assert not any(isinstance(size, int) for size in sizes)
     got, want = program.module()(*inputs.args, **inputs.kwargs), inputs.call(module)
     torch.testing.assert_close(got, want)
+
+
+def test_a_size_that_is_none_is_refused() -> None:
+    made = Made(nn.ReLU().eval(), Inputs((x(2, 3),)), ({5: BATCH},), [])
+    with pytest.raises(ExportError, match=r"name size 5 of an input of sizes \(2, 3\)"):
+        capture_module(made)

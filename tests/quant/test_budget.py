@@ -332,7 +332,7 @@ def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
         (
             "gptq4",
             {"size": 99000, "other": 1000},
-            "--max-size 99,000 bytes is not possible; in groups of 32 the file takes at least",
+            "--max-size 99,000 bytes is not possible; in groups of 32 the smallest file may take",
         ),
         ("gptq4", {"bits": 5.0, "size": 1}, "a budget is in bits or in bytes; give one of --bits "),
         ("gptq4", {}, "a budget is in bits or in bytes; give one of --bits and --max-size."),

@@ -14,6 +14,7 @@ from devtools.profile.load import load_profile
 from devtools.profile.profile_types import Phase
 from runtime import Embedder, Program, Runner, RunnerError, Transcriber
 from runtime.binding.c_arguments import utf8_of
+from runtime.program import _array
 
 NAMES = ("odd", "whole", "halves", "rows", "far", "picture")
 
@@ -195,3 +196,9 @@ def test_half_of_a_surrogate_pair_and_what_is_no_list() -> None:
     assert utf8_of("the prompt", "x\udcff") == b"x\xff"  # a byte of a command line
     with pytest.raises(RunnerError, match="texts is None, but must be a list of strings"):
         Embedder.__new__(Embedder).encode(None)  # type: ignore[arg-type]
+
+
+def test_a_tensor_of_bfloat16_is_taken() -> None:
+    """Though numpy has no such type."""
+    given = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
+    np.testing.assert_array_equal(_array("x", given), [1.5, -2.0])

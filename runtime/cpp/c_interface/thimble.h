@@ -126,7 +126,7 @@ THIMBLE_API thimble_settings* thimble_settings_new(void);
 THIMBLE_API void thimble_settings_free(thimble_settings* settings);
 
 /// What thimble_settings_number() can set, as a JSON array of objects: "name", "type" ("number",
-/// "integer" or "boolean"), "low", "high", "default", "needs" (that without which it has no effect).
+/// "integer" or "boolean"), "low", "high", "default" and "needs" (what gives it its effect).
 THIMBLE_API const char* thimble_answer_numbers(void);
 
 /// Sets a number by its name. Returns 0 on success; on failure nothing changes. The numbers of

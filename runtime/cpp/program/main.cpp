@@ -174,8 +174,8 @@ void tell_of_no_effect(const Options& options, const GenerateOptions& generate) 
   for (const auto& [number, value] : options.numbers) {
     if (number->needs() == nullptr) continue;
     const std::string needed = number->needs();
-    const bool lacks = needed == "temperature" ? is_greedy
-                                               : find_answer_number(needed)->get(generate) == 0;
+    const bool lacks =
+        needed == "temperature" ? is_greedy : find_answer_number(needed)->get(generate) == 0;
     if (!lacks) continue;
     std::string& names = idle[needed];
     names += (names.empty() ? "" : ", ") + option_name(number->name);
