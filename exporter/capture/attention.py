@@ -104,7 +104,7 @@ class _Opened(nn.MultiheadAttention):
         if need_weights or not is_causal or key_padding_mask is not None:
             mask, is_causal = _mask(q, key_padding_mask, attn_mask), False
         if need_weights:
-            scores = q @ k.transpose(-2, -1) * self.head_dim**-0.5
+            scores = q * self.head_dim**-0.5 @ k.transpose(-2, -1)
             weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
             out = weights @ v
             weights = weights.mean(dim=1) if average_attn_weights else weights
