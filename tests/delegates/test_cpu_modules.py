@@ -210,7 +210,9 @@ def test_an_operator_of_ours_that_is_left_is_refused(tmp_path: Path) -> None:
     options = ModuleOptions(
         SourceName(SOURCE, "make_averaging"), tmp_path / "m.pte", "int8", delegate="cpu"
     )
-    with pytest.raises(DelegateError, match=r"takes thimble::linear \(.*module_nets.py:\d+\)"):
+    with pytest.raises(
+        DelegateError, match=r"the linear with integers at .*module_nets.py:\d+, and"
+    ):
         export_module(options)
 
 

@@ -148,7 +148,7 @@ def test_weights_that_another_module_reads() -> None:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize(("name", "count", "left"), [("layer", 2, []), ("reading", 1, ["back"])])
+@pytest.mark.parametrize(("name", "count", "left"), [("layer", 6, []), ("reading", 1, ["back"])])
 def test_modules_that_read_weights(
     tmp_path: Path, cpp_build: Path, name: str, count: int, left: list[str]
 ) -> None:
