@@ -112,9 +112,10 @@ def test_it_is_one_call_of_any_batch(name: str, tmp_path: Path, cpp_build: Path)
     assert made.agreement is not None and made.agreement.error < 1e-5
 
 
-def test_positions_in_front_are_one_call(tmp_path: Path, cpp_build: Path) -> None:
+@pytest.mark.parametrize("name", ["later_hidden", *checked(["positions_first"])])
+def test_positions_in_front_are_one_call(name: str, tmp_path: Path, cpp_build: Path) -> None:
     """Between two views: the inputs are one sample."""
-    source = SourceName(SOURCE, "make_positions_first")
+    source = SourceName(SOURCE, f"make_{name}")
     made = export_module(ModuleOptions(source, tmp_path / "m.pte", delegate="cpu"))
     delegation = made.methods["forward"].delegation
     assert (delegation.calls, sum(delegation.left.values())) == (1, 2), delegation.left

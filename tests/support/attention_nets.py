@@ -61,6 +61,23 @@ def make_positions_first() -> object:
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (torch.randn(3, 5, 32),)
 
 
+class LaterHidden(nn.Module):
+    """Positions first, of which each sees none behind its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = {"attn_mask": CAUSAL, "is_causal": True, "need_weights": False}
+        return self.attention(x, x, x, **hidden)[0]
+
+
+def make_later_hidden() -> object:
+    torch.manual_seed(6)
+    return LaterHidden(), (torch.randn(6, 2, 32),)
+
+
 class Pooled(nn.Module):
     """A mean behind a norm, and weights that are parts of one."""
 

@@ -78,11 +78,14 @@ def _mask(
     given = arguments(node)
     mask, causal = given["attn_mask"], bool(given["is_causal"])
     parts, heads, rows, keys = sizes
-    if mask is None:
-        return Mask(causal=causal) if not causal or rows == keys and parts == 1 else None
-    if causal:
+    if mask is not None and causal:
         return None
-    known = layouts.table(_without_expand(layouts, mask))
+    if mask is None and (not causal or rows == keys and parts == 1):
+        return Mask(causal=causal)
+    if mask is None:
+        known: Tensor | None = torch.ones(rows, keys, dtype=torch.bool).tril()
+    else:
+        known = layouts.table(_without_expand(layouts, mask))
     if known is None:
         return _computed(layouts, node, mask, sizes)
     bias = known.float() if known.dtype is not torch.bool else _as_bias(known)
