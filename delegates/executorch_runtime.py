@@ -48,6 +48,12 @@ def open_parts(
     return step
 
 
+def register_kernels() -> None:
+    """Registers what ExecuTorch's portable kernels lack, for what delegates leave of a module."""
+    import executorch.kernels.quantized  # noqa: F401
+    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+
+
 def open_module(path: Path) -> Callable[..., Sequence[Tensor]]:
     """Opens any program: from the inputs of a method, `forward` unless another is named, to its
     outputs, which are copies. Loading a method sets the buffers that methods share, so all are

@@ -9,6 +9,7 @@ from torch.fx.passes.infra.pass_base import PassResult
 
 from delegates.contract import ModulePart
 from delegates.cpu.lower import register
+from delegates.executorch_runtime import register_kernels
 from delegates.op_list.lower import file_layout
 from delegates.op_list.partition import OpListPartitioner
 from delegates.op_list.rewrite import free_views, rewrite, sample_of
@@ -53,7 +54,5 @@ def _free_views(graph_module: GraphModule) -> PassResult:
 def runs_modules() -> bool:
     """Registers our delegate, if it is built, and the kernels of what is left, in ExecuTorch's
     Python runtime."""
-    import executorch.kernels.quantized  # noqa: F401
-    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
-
+    register_kernels()
     return register()

@@ -7,6 +7,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from delegates.contract import ModulePart
+from delegates.executorch_runtime import register_kernels
 from delegates.passes.nan import odd_constants
 from delegates.passes.quantized import expand_embeddings, expand_linears, gathered
 from delegates.passes.weights import own_memory, weights_not_copied
@@ -53,7 +54,5 @@ def _without_faults(
 
 def runs_modules() -> bool:
     """Registers the kernels of what is left, in ExecuTorch's Python runtime."""
-    import executorch.kernels.quantized  # noqa: F401
-    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
-
+    register_kernels()
     return True

@@ -56,7 +56,7 @@ def test_a_module_is_one_call(name: str, tmp_path: Path, cpp_build: Path) -> Non
             got = list(found.values()) if isinstance(found, dict) else [found]
             for expected, numbers in zip(want, got, strict=True):
                 assert numbers.shape == tuple(expected.shape)
-                np.testing.assert_allclose(numbers, expected.numpy(), rtol=1e-4, atol=2e-4)
+                np.testing.assert_allclose(numbers, expected.numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_batch_norms_are_folded() -> None:
