@@ -49,7 +49,7 @@ def open_parts(
 
 
 def register_kernels() -> None:
-    """Registers what ExecuTorch's portable kernels lack, for what delegates leave of a module."""
+    """Registers the kernels that ExecuTorch's Python runtime has beside its portable ones."""
     import executorch.kernels.quantized  # noqa: F401
     from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delegates.errors import DelegateError
+from delegates.executorch_runtime import register_kernels
 from delegates.methods import FORWARD
 from delegates.passes.source_map import keep_view_handles, keep_write_handles
 from delegates.passes.traced_calls import calls_not_traced
@@ -100,8 +101,7 @@ def _check_kernels(
     }
     if not operators:
         return
-    import executorch.kernels.quantized  # noqa: F401  (registers its kernels)
-    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+    register_kernels()
     from executorch.extension.pybindings.portable_lib import _get_operator_names
 
     for operator in sorted(operators - set(_get_operator_names())):

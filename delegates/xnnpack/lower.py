@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from delegates.contract import Taken
 from delegates.errors import DelegateError
-from delegates.executorch_runtime import open_program
+from delegates.executorch_runtime import open_program, register_kernels
 from delegates.limits_of.xnnpack import LIMITS
 from delegates.methods import FORWARD, current_method, join, lowering, only_program
 from delegates.module import LoweredMethod
@@ -177,7 +177,5 @@ def _release_weights(captured: ExportedProgram, edge: ExportedProgram) -> None:
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor]:
     """Opens a `.pte` in ExecuTorch's stock Python runtime."""
-    import executorch.kernels.quantized  # noqa: F401  (registers its kernels)
-    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
-
+    register_kernels()
     return open_program(path)
